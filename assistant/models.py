@@ -1,0 +1,159 @@
+"""Conversations, their messages and what each message cites. Written only through `conversations.py`."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from indexing.models import Repository
+
+
+class Conversation(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations")
+    title = models.CharField(max_length=200, blank=True)
+    pinned = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True, db_index=True)
+
+    class Meta:
+        ordering = ["-updated_at"]
+
+    def __str__(self) -> str:
+        return self.title or str(self.pk)
+
+
+class Message(models.Model):
+    """One question and its answer. A retry makes a new attempt number on the same message."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"
+        STOPPED = "stopped"
+        FAILED = "error"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="messages")
+    position = models.PositiveIntegerField()
+    request_id = models.UUIDField(unique=True, help_text="Made by the form; a double click stores one message")
+    question = models.TextField()
+    mode = models.CharField(max_length=10, default="explain")
+    scope = models.JSONField(default=dict, blank=True, help_text="Pinned repository ids, path, languages")
+    state = models.CharField(max_length=8, choices=State, default=State.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=1)
+    answer = models.TextField(
+        blank=True, help_text="Markdown with [n] markers, as the model wrote it; never source text"
+    )
+    answered_by = models.CharField(max_length=200, blank=True, help_text="Model name; empty for an extractive answer")
+    notices = models.JSONField(default=list, blank=True, help_text="Fallbacks and limits, as sentences")
+    trace = models.JSONField(default=dict, blank=True)
+    error = models.TextField(blank=True)
+    finish_reason = models.CharField(max_length=20, blank=True)
+    stop_requested = models.BooleanField(default=False)
+    leased_until = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["position"]
+        constraints = [models.UniqueConstraint(fields=["conversation", "position"], name="one_message_per_position")]
+
+    def __str__(self) -> str:
+        return self.question[:80]
+
+    @property
+    def finished(self) -> bool:
+        return self.state in (self.State.DONE, self.State.STOPPED, self.State.FAILED)
+
+
+class AnswerEvent(models.Model):
+    """One stored step of an answer; a reconnecting browser resumes after the last sequence it saw."""
+
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="events")
+    attempt = models.PositiveSmallIntegerField(default=1)
+    sequence = models.PositiveIntegerField()
+    name = models.CharField(max_length=12, help_text="stage, evidence, text, notice, done, stopped or error")
+    data = models.JSONField()
+
+    class Meta:
+        ordering = ["sequence"]
+        constraints = [
+            models.UniqueConstraint(fields=["message", "attempt", "sequence"], name="one_event_per_sequence")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.message_id}#{self.sequence} {self.name}"
+
+
+class Citation(models.Model):
+    """Evidence of an answer: coordinates only. `cited` tells whether the answer's text refers to it."""
+
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="citations")
+    attempt = models.PositiveSmallIntegerField(default=1)
+    number = models.PositiveSmallIntegerField(help_text="The n of [n]")
+    repository = models.ForeignKey(Repository, null=True, on_delete=models.SET_NULL, related_name="+")
+    repository_name = models.CharField(max_length=200, help_text="As it was called when it was cited")
+    commit = models.CharField(max_length=64)
+    blob = models.CharField(max_length=64)
+    path = models.BinaryField()
+    encoding = models.CharField(max_length=30, default="utf-8")
+    language = models.CharField(max_length=40, blank=True)
+    kind = models.CharField(max_length=20, blank=True)
+    symbol = models.CharField(max_length=500, blank=True)
+    start_byte = models.PositiveIntegerField()
+    end_byte = models.PositiveIntegerField()
+    start_line = models.PositiveIntegerField()
+    end_line = models.PositiveIntegerField()
+    score = models.FloatField(default=0)
+    cited = models.BooleanField(default=False)
+    verified = models.BooleanField(default=False, help_text="The range exists in the blob at that commit")
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [
+            models.UniqueConstraint(fields=["message", "attempt", "number"], name="one_citation_per_number"),
+            models.CheckConstraint(condition=Q(end_byte__gte=models.F("start_byte")), name="citation_range_is_ordered"),
+        ]
+
+    def __str__(self) -> str:
+        return f"[{self.number}] {self.display_path}:{self.start_line}-{self.end_line}"
+
+    @property
+    def display_path(self) -> str:
+        return bytes(self.path).decode("utf-8", "backslashreplace")
+
+    @property
+    def file_name(self) -> str:
+        return self.display_path.rsplit("/", 1)[-1]
+
+
+class Feedback(models.Model):
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="feedback")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    helpful = models.BooleanField()
+    reason = models.CharField(max_length=20, blank=True)
+    comment = models.CharField(max_length=1000, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name_plural = "feedback"
+        constraints = [models.UniqueConstraint(fields=["message", "user"], name="one_feedback_per_user")]
+
+    def __str__(self) -> str:
+        return "helpful" if self.helpful else f"not helpful: {self.reason}"
+
+
+class SignInLink(models.Model):
+    """A link that signs one person in once, printed on the terminal of whoever started the server."""
+
+    token_sha256 = models.CharField(max_length=64, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"sign-in link for {self.user_id}"

@@ -1,0 +1,250 @@
+"""Every deploy choice, read from the environment (or `.env`) and checked at import.
+
+`.env.example` lists each variable with its default; a test keeps the two in step.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import dj_database_url
+from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def _load_dotenv(path: Path) -> None:
+    """KEY=VALUE lines; what the process environment already has wins."""
+    if not path.is_file():
+        return
+    for line in path.read_text().splitlines():
+        key, separator, value = line.partition("=")
+        if separator and not key.lstrip().startswith("#"):
+            os.environ.setdefault(key.strip(), value.strip().strip("\"'"))
+
+
+_load_dotenv(BASE_DIR / ".env")
+
+
+def _text(name: str, default: str = "") -> str:
+    return os.environ.get(name, default)
+
+
+def _bool(name: str, default: bool) -> bool:
+    value = os.environ.get(name, str(default)).lower()
+    if value not in {"1", "true", "yes", "on", "0", "false", "no", "off", ""}:
+        raise ImproperlyConfigured(f"{name} is {value!r}; use true or false")
+    return value in {"1", "true", "yes", "on"}
+
+
+def _number(name: str, default: int) -> int:
+    value = os.environ.get(name, str(default))
+    try:
+        return int(value)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} is {value!r}; use a whole number") from error
+
+
+def _decimal(name: str, default: float) -> float:
+    value = os.environ.get(name, str(default))
+    try:
+        return float(value)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} is {value!r}; use a number") from error
+
+
+def _list(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]
+
+
+def _secret_key(data_dir: Path) -> str:
+    """From the environment, else made once and kept beside the embedded database."""
+    if key := os.environ.get("SECRET_KEY"):
+        return key
+    data_dir.mkdir(parents=True, exist_ok=True)
+    file = data_dir / "secret_key"
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return file.read_text()
+    with os.fdopen(descriptor, "w") as handle:
+        key = secrets.token_urlsafe(50)
+        handle.write(key)
+    return key
+
+
+# Where everything that is not code lives: database, mirrors, index files, queue.
+DATA_DIR = Path(_text("DATA_DIR", str(BASE_DIR / "var"))).resolve()
+DATA_DIR.mkdir(parents=True, exist_ok=True)
+
+DEBUG = _bool("DEBUG", False)
+SECRET_KEY = _secret_key(DATA_DIR)
+ALLOWED_HOSTS = _list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = _list("CSRF_TRUSTED_ORIGINS")
+HTTPS_ONLY = _bool("HTTPS_ONLY", False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS_ONLY
+SECURE_HSTS_SECONDS = _number("HSTS_SECONDS", 0)
+SESSION_COOKIE_SAMESITE = "Lax"
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "ninja",  # serves the API's documentation page without a CDN
+    "django_htmx",
+    "template_partials",
+    "csp",
+    "indexing",
+    "search",
+    "assistant",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    }
+}
+
+ROOT_URLCONF = "assistant.urls"
+ASGI_APPLICATION = "assistant.asgi.application"
+LOGIN_URL = "sign_in"
+LOGIN_REDIRECT_URL = "home"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+DATABASES = {"default": dj_database_url.parse(_text("DATABASE_URL") or f"sqlite:///{DATA_DIR / 'db.sqlite3'}")}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # With the defaults, two writers and two readers gave 288 lock errors in 15 s; with these, none in 30 s.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = True
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+
+# Queue. The filesystem broker is for one machine; leases in our own tables make it safe (see indexing/tasks.py).
+_QUEUE_DIR = DATA_DIR / "queue"
+CELERY_BROKER_URL = _text("CELERY_BROKER_URL", "filesystem://")
+if CELERY_BROKER_URL == "filesystem://":
+    for _name in ("messages", "control"):
+        (_QUEUE_DIR / _name).mkdir(parents=True, exist_ok=True)
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(_QUEUE_DIR / "messages"),
+        "data_folder_out": str(_QUEUE_DIR / "messages"),
+        "control_folder": str(_QUEUE_DIR / "control"),
+        "polling_interval": 0.1,
+    }
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_DEFAULT_QUEUE = "indexing"
+
+# Git sources.
+GIT_TIMEOUT_SECONDS = _number("GIT_TIMEOUT_SECONDS", 30)  # without any progress
+GIT_ALLOWED_HOSTS = _list("GIT_ALLOWED_HOSTS")  # internal hosts that may be cloned from
+GIT_HTTP_PROXY = _text("GIT_HTTP_PROXY")
+LOCAL_REPOSITORY_ROOTS = [Path(p).resolve() for p in _list("LOCAL_REPOSITORY_ROOTS", str(BASE_DIR))]
+
+# Which files are indexed and how they are cut; sizes in characters unless the name says otherwise.
+MAX_FILE_BYTES = _number("MAX_FILE_BYTES", 1_000_000)
+CHUNK_TARGET_CHARS = _number("CHUNK_TARGET_CHARS", 500)
+CHUNK_MAX_CHARS = _number("CHUNK_MAX_CHARS", 1500)
+LINE_CHUNK_LINES = _number("LINE_CHUNK_LINES", 40)
+LINE_CHUNK_OVERLAP = _number("LINE_CHUNK_OVERLAP", 15)
+EMBEDDED_PATH_CHARS = _number("EMBEDDED_PATH_CHARS", 80)
+
+# Embedding. Empty model = the all-MiniLM-L6-v2 weights that a dependency ships; else a path or a model name.
+EMBEDDING_MODEL = _text("EMBEDDING_MODEL")
+EMBEDDING_DIMENSIONS = _number("EMBEDDING_DIMENSIONS", 0)  # Matryoshka truncation; 0 = all
+EMBEDDING_QUERY_PROMPT = _text("EMBEDDING_QUERY_PROMPT")
+EMBEDDING_DOCUMENT_PROMPT = _text("EMBEDDING_DOCUMENT_PROMPT")
+EMBEDDING_BATCH = _number("EMBEDDING_BATCH", 32)
+EMBEDDING_THREADS = _number("EMBEDDING_THREADS", 0)  # 0 = all cores but leave questions their share
+EMBEDDING_PRECISION = _text("EMBEDDING_PRECISION", "auto")  # auto, float32, bfloat16
+
+# Language model, any name litellm knows ("ollama/llama3.1", "openai/gpt-...", "anthropic/claude-...").
+LLM_MODEL = _text("LLM_MODEL")
+LLM_API_BASE = _text("LLM_API_BASE")
+LLM_API_KEY = _text("LLM_API_KEY")
+LLM_CONTEXT_TOKENS = _number("LLM_CONTEXT_TOKENS", 8192)
+LLM_MAX_ANSWER_TOKENS = _number("LLM_MAX_ANSWER_TOKENS", 900)
+LLM_TIMEOUT_SECONDS = _number("LLM_TIMEOUT_SECONDS", 120)
+LLM_PLAN_TIMEOUT_SECONDS = _number("LLM_PLAN_TIMEOUT_SECONDS", 8)
+LLM_RERANK_TIMEOUT_SECONDS = _number("LLM_RERANK_TIMEOUT_SECONDS", 20)
+DESCRIBE_CHUNKS = _bool("DESCRIBE_CHUNKS", False)
+DESCRIBE_MAX_CHUNKS = _number("DESCRIBE_MAX_CHUNKS", 5000)  # per build
+DESCRIBE_MAX_TOKENS = _number("DESCRIBE_MAX_TOKENS", 2_000_000)  # per build, prompt and reply
+
+# Search.
+SEARCH_REPOSITORIES = _number("SEARCH_REPOSITORIES", 8)  # how many are opened for a question that pins none
+SEARCH_CANDIDATES_PER_QUERY = _number("SEARCH_CANDIDATES_PER_QUERY", 15)
+SEARCH_MINIMUM_COSINE = _decimal("SEARCH_MINIMUM_COSINE", 0.2)  # (1 + cosine) / 2 = 0.6
+RERANK_CANDIDATES = _number("RERANK_CANDIDATES", 20)
+EVIDENCE_PASSAGES = _number("EVIDENCE_PASSAGES", 8)
+
+LOG_LEVEL = _text("LOG_LEVEL", "INFO")
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {name: {"level": LOG_LEVEL} for name in ("indexing", "search", "assistant")},
+}

@@ -1,0 +1,98 @@
+"""Everything that indexing raises on purpose.
+
+IndexingError                     base: its text is a whole sentence that may be shown to people
+|-- GitError                      a Git command failed
+|   |-- InvalidSource             URL, path or ref refused before Git ran
+|   |-- UnreachableSource         host did not answer, or answered "not found" or "authentication needed"
+|   |-- NotARepository            the path or URL is not a Git repository
+|   |-- UnknownRef                the ref does not exist in the repository
+|   |-- EmptyRepository           there is no commit yet
+|   `-- MissingObject             a blob or commit is not in the mirror
+|-- IndexFormatError              index files that cannot be used
+|   |-- DamagedIndex              a size or checksum differs
+|   `-- UnsupportedFormat         written by another version of the format
+|-- EmbeddingError                the model cannot be loaded or did not answer
+|-- BuildCancelled                a person stopped the build
+|-- LeaseLost                     another worker holds this build now
+`-- LLMError                      a language model call failed
+    |-- LLMNotConfigured          no model is set
+    |-- LLMRefused                401/403/404: retrying cannot help, a setting must change
+    |-- LLMUnavailable            network, 429 or 5xx after the allowed retries, or a time-out
+    `-- LLMBadReply               the reply does not fit the schema
+"""
+
+
+class IndexingError(Exception):
+    pass
+
+
+class GitError(IndexingError):
+    pass
+
+
+class InvalidSource(GitError):
+    pass
+
+
+class UnreachableSource(GitError):
+    pass
+
+
+class NotARepository(GitError):
+    pass
+
+
+class UnknownRef(GitError):
+    pass
+
+
+class EmptyRepository(GitError):
+    pass
+
+
+class MissingObject(GitError):
+    pass
+
+
+class IndexFormatError(IndexingError):
+    pass
+
+
+class DamagedIndex(IndexFormatError):
+    pass
+
+
+class UnsupportedFormat(IndexFormatError):
+    pass
+
+
+class EmbeddingError(IndexingError):
+    pass
+
+
+class BuildCancelled(IndexingError):
+    pass
+
+
+class LeaseLost(IndexingError):
+    pass
+
+
+class LLMError(IndexingError):
+    pass
+
+
+class LLMNotConfigured(LLMError):
+    pass
+
+
+class LLMRefused(LLMError):
+    pass
+
+
+class LLMUnavailable(LLMError):
+    pass
+
+
+class LLMBadReply(LLMError):
+    pass

@@ -1,0 +1,256 @@
+"""What is indexed and how far each build got. Source text and chunk coordinates are never in these tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils.text import slugify
+
+from indexing.access import Principal
+
+
+class Mirror(models.Model):
+    """One bare clone per URL, shared by every repository (ref) that reads it."""
+
+    class Kind(models.TextChoices):
+        REMOTE = "remote", "Git URL"
+        LOCAL = "local", "local path"
+
+    url = models.CharField(max_length=2000, unique=True, help_text="Normalised, never with credentials")
+    kind = models.CharField(max_length=8, choices=Kind, default=Kind.REMOTE)
+    default_branch = models.CharField(max_length=255, blank=True)
+    size_bytes = models.BigIntegerField(default=0)
+    fetched_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def path(self) -> Path:
+        return Path(settings.DATA_DIR) / "mirrors" / f"{self.pk}.git"
+
+
+class RepositoryQuerySet(models.QuerySet["Repository"]):
+    def visible_to(self, principal: Principal) -> Self:
+        """The only rule of who may read what. Anonymous sees nothing."""
+        if principal.sees_all:
+            visible = self
+        elif principal.user_id is None:
+            return self.none()
+        else:
+            visible = self.filter(
+                Q(visibility=Repository.Visibility.PUBLIC)
+                | Q(owner_id=principal.user_id)
+                | Q(pk__in=Repository.members.through.objects.filter(user_id=principal.user_id).values("repository_id"))
+            )
+        if principal.repository_ids is not None:
+            visible = visible.filter(pk__in=principal.repository_ids)
+        return visible
+
+    def searchable(self) -> Self:
+        """Repositories that have a published index."""
+        return self.filter(current_index__isnull=False)
+
+
+class Repository(models.Model):
+    """A ref of a mirror, under a name people type: `pallets/flask`."""
+
+    class Visibility(models.TextChoices):
+        PUBLIC = "public", "everyone who can sign in"
+        PRIVATE = "private", "owner and members"
+
+    mirror = models.ForeignKey(Mirror, on_delete=models.PROTECT, related_name="repositories")
+    name = models.CharField(max_length=200, unique=True)
+    ref = models.CharField(max_length=255, blank=True, help_text="Branch, tag or commit; empty is the default branch")
+    visibility = models.CharField(max_length=8, choices=Visibility, default=Visibility.PUBLIC)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="repositories",
+    )
+    members = models.ManyToManyField(settings.AUTH_USER_MODEL, blank=True, related_name="member_repositories")
+    golden = models.BooleanField(default=False, help_text="Preferred in every search")
+    golden_note = models.CharField(max_length=300, blank=True)
+    description = models.TextField(blank=True)
+    current_index = models.ForeignKey(
+        "Index",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The last good build; searches use it until a newer one is ready",
+    )
+    checked_at = models.DateTimeField(null=True, blank=True, help_text="When the ref was last compared with its source")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = RepositoryQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "repositories"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def slug(self) -> str:
+        return slugify(self.name.replace("/", "-")) or "repository"
+
+    @property
+    def index_path(self) -> Path:
+        """Holds `manifest.json` and the segments it names."""
+        return Path(settings.DATA_DIR) / "indexes" / str(self.pk)
+
+
+class Index(models.Model):
+    """One build of one commit. Progress counts things done and things known, never a guessed percentage."""
+
+    class Status(models.TextChoices):
+        QUEUED = "queued"
+        BUILDING = "building"
+        READY = "ready"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+        EMPTY = "empty", "empty repository"
+
+    class Step(models.TextChoices):
+        FETCH = "fetch", "fetching"
+        WALK = "walk", "listing files"
+        CHUNK = "chunk", "parsing"
+        EMBED = "embed", "embedding"
+        DESCRIBE = "describe", "describing"
+        PUBLISH = "publish", "publishing"
+
+    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="indexes")
+    commit = models.CharField(max_length=64, blank=True, help_text="Empty until the ref is resolved")
+    status = models.CharField(max_length=9, choices=Status, default=Status.QUEUED)
+    step = models.CharField(max_length=8, choices=Step, blank=True)
+    current_path = models.CharField(max_length=1000, blank=True)
+    files_done = models.PositiveIntegerField(default=0)
+    files_known = models.PositiveIntegerField(default=0)
+    chunks_done = models.PositiveIntegerField(default=0, help_text="Embedded so far")
+    chunks_known = models.PositiveIntegerField(default=0)
+    descriptions_done = models.PositiveIntegerField(default=0)
+    descriptions_known = models.PositiveIntegerField(default=0)
+    chunks_per_second = models.FloatField(default=0)
+    skipped = models.JSONField(default=dict, blank=True, help_text="Reason -> number of files")
+    warnings = models.JSONField(default=list, blank=True, help_text="Fallbacks taken, as sentences")
+    size_bytes = models.BigIntegerField(default=0)
+    error = models.TextField(blank=True, help_text="What failed and what to do, as shown to people")
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    lexical_at = models.DateTimeField(null=True, blank=True, help_text="Searchable by words since")
+    vectors_at = models.DateTimeField(null=True, blank=True, help_text="Searchable by meaning since")
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name_plural = "indexes"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["repository"],
+                condition=Q(status__in=["queued", "building"]),
+                name="one_build_per_repository",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.repository_id}@{self.commit[:10] or '?'} ({self.status})"
+
+    @property
+    def active(self) -> bool:
+        return self.status in (self.Status.QUEUED, self.Status.BUILDING)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimate from the measured embedding rate; None while nothing is known."""
+        if self.chunks_per_second <= 0 or not self.chunks_known:
+            return None
+        return max(0.0, (self.chunks_known - self.chunks_done) / self.chunks_per_second)
+
+
+class SkippedFile(models.Model):
+    """A tracked file that is not indexed, and the reason a person can read."""
+
+    index = models.ForeignKey(Index, on_delete=models.CASCADE, related_name="skipped_files")
+    path = models.CharField(max_length=1000, help_text="Decoded for display, cut to length")
+    reason = models.CharField(max_length=20)
+    detail = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        ordering = ["path"]
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class Job(models.Model):
+    """A lease on one build, kept here whatever the broker does: brokers lose or repeat messages, rows do not."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+
+    index = models.OneToOneField(Index, on_delete=models.CASCADE, related_name="job")
+    state = models.CharField(max_length=9, choices=State, default=State.QUEUED)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    holder = models.CharField(
+        max_length=100, blank=True, help_text="host:pid:random of the worker that holds the lease"
+    )
+    leased_until = models.DateTimeField(null=True, blank=True)
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    cancel_requested = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"job {self.pk} for index {self.index_id} ({self.state})"
+
+
+class ChunkDescription(models.Model):
+    """A model-written description, reused wherever the same content meets the same prompt and model."""
+
+    key = models.CharField(max_length=64, primary_key=True, help_text="SHA-256 over every input of the prompt")
+    text = models.TextField()
+    model = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.text[:80]
+
+
+class LLMCall(models.Model):
+    """The usage ledger: one row per request to a language model. No prompt and no answer is kept."""
+
+    class Purpose(models.TextChoices):
+        DESCRIBE = "describe"
+        PLAN = "plan"
+        RERANK = "rerank"
+        ANSWER = "answer"
+        SUMMARISE = "summarise"
+        TITLE = "title"
+        TEST = "test"
+        JUDGE = "judge"
+
+    purpose = models.CharField(max_length=10, choices=Purpose)
+    model = models.CharField(max_length=200)
+    repository = models.ForeignKey(Repository, null=True, blank=True, on_delete=models.SET_NULL)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
+    prompt_tokens = models.PositiveIntegerField(default=0)
+    completion_tokens = models.PositiveIntegerField(default=0)
+    cost_usd = models.FloatField(default=0)
+    milliseconds = models.PositiveIntegerField(default=0)
+    error = models.CharField(max_length=100, blank=True, help_text="Exception class, empty when it worked")
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.purpose} by {self.model}"
