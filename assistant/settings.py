@@ -26,7 +26,7 @@ def _load_dotenv(path: Path) -> None:
             os.environ.setdefault(key.strip(), value.strip().strip("\"'"))
 
 
-_load_dotenv(BASE_DIR / ".env")
+_load_dotenv(Path(os.environ.get("ENV_FILE") or BASE_DIR / ".env"))
 
 
 def _text(name: str, default: str = "") -> str:

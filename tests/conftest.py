@@ -1,0 +1,108 @@
+"""Fixtures that every test may use, and the rules that hold for all: own data folder, no network but loopback."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from pytest_django import Settings
+
+from assistant.celery import app as celery_app
+from indexing.access import Principal
+from tests import factories
+
+
+@pytest.fixture(autouse=True)
+def data_dir(tmp_path: Path, settings: Settings) -> Path:
+    """`settings.DATA_DIR` of this test; repositories below `tmp_path` may be added by local path."""
+    settings.DATA_DIR = tmp_path / "data"
+    settings.DATA_DIR.mkdir()
+    settings.LOCAL_REPOSITORY_ROOTS = [tmp_path]
+    return settings.DATA_DIR
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Refuse every connection but loopback, and fail the test that tried, even if the code swallowed the error."""
+    attempts: list[str] = []
+    real_connect, real_connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def check(sock: socket.socket, address: Any) -> None:
+        if sock.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(str(address[0])):
+            attempts.append(str(address))
+            raise OSError(f"tests may not connect to {address}")
+
+    def connect(sock: socket.socket, address: Any) -> None:
+        check(sock, address)
+        real_connect(sock, address)
+
+    def connect_ex(sock: socket.socket, address: Any) -> int:
+        check(sock, address)
+        return real_connect_ex(sock, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket.socket, "connect_ex", connect_ex)
+    yield attempts
+    assert not attempts, f"connections left this machine: {attempts}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@pytest.fixture
+def celery_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`task.delay()` runs at once, in this process, and raises what the task raises."""
+    monkeypatch.setattr(celery_app.conf, "task_always_eager", True)
+    monkeypatch.setattr(celery_app.conf, "task_eager_propagates", True)
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return factories.make_user("user")
+
+
+@pytest.fixture
+def other_user(db: None) -> User:
+    return factories.make_user("other_user")
+
+
+@pytest.fixture
+def staff(db: None) -> User:
+    """A team lead with every permission, as an operator has."""
+    return factories.make_user("staff", is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
+def principal(user: User) -> Principal:
+    return Principal.of_user(user)
+
+
+@pytest.fixture
+def user_client(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def other_client(other_user: User) -> Client:
+    client = Client()
+    client.force_login(other_user)
+    return client
+
+
+@pytest.fixture
+def staff_client(staff: User) -> Client:
+    client = Client()
+    client.force_login(staff)
+    return client

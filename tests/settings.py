@@ -1,0 +1,36 @@
+"""The settings of a test run: the defaults of the project in a folder of their own, whatever the machine has set.
+
+pytest-django loads settings before any conftest, so what must hold at import is set here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+_PROJECT = Path(__file__).resolve().parent.parent
+
+for _name in re.findall(r"^#([A-Z_]+)=", (_PROJECT / ".env.example").read_text(), flags=re.MULTILINE):
+    os.environ.pop(_name, None)
+
+os.environ["ENV_FILE"] = os.devnull
+os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="codebase-assistant-tests-")
+os.environ["SECRET_KEY"] = "only-for-tests-" + "x" * 50
+os.environ["CELERY_BROKER_URL"] = "memory://"
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["GIT_CONFIG_GLOBAL"] = os.devnull
+os.environ["GIT_CONFIG_NOSYSTEM"] = "1"
+
+from assistant.settings import *  # noqa: E402, F403
+from assistant.settings import DATA_DIR, DATABASES  # noqa: E402
+
+# A file, not memory: answers run in other threads, and a live server needs the rows that a test made.
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}
+    DATABASES["default"]["OPTIONS"]["init_command"] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast; no real password is ever hashed here
+EMBEDDING_THREADS = 1
