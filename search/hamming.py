@@ -1,0 +1,55 @@
+"""Exact nearest rows over sign bits, and float16 rescoring of the few that matter.
+
+`top_rows` is the seam for another vector store: query bits and row matrices in, best rows out. A distance is
+turned into a similarity here and never leaves: higher is better everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Bits = npt.NDArray[np.uint64]  # (rows, words) sign bits, padding bits zero
+Floats = npt.NDArray[np.float32]
+
+
+def top_rows(query_bits: Bits, matrices: Sequence[Bits], k: int) -> tuple[npt.NDArray[np.int64], Floats]:
+    """The k nearest rows of all matrices, seen as one matrix stacked in order.
+
+    query_bits: (words,) uint64; matrices: each (n_i, words) uint64, C-contiguous, read-only maps are fine and
+    are not copied. Returns rows (m,) int64 and similarities (m,) float32 with m = min(k, all rows), best
+    first, ties by lower row. The similarity is 1 - 2 * distance / bits: 1 for equal, 0 for unrelated.
+    """
+    found_rows: list[npt.NDArray[np.int64]] = []
+    found_distances: list[npt.NDArray[np.int64]] = []
+    first = 0
+    for matrix in matrices:
+        if len(matrix):
+            distances, rows = _nearest(query_bits, matrix, min(k, len(matrix)))
+            found_rows.append(rows + first)
+            found_distances.append(distances)
+        first += len(matrix)
+    if not found_rows:
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+    rows = np.concatenate(found_rows)
+    distances = np.concatenate(found_distances)
+    order = np.lexsort((rows, distances))[:k]
+    bits = query_bits.size * 64
+    return rows[order], (1 - 2 * distances[order] / bits).astype(np.float32)
+
+
+def cosines(query: Floats, rows: npt.NDArray[np.float16]) -> Floats:
+    """query: (d,) unit; rows: (n, d) float16, unit up to rounding. Returns (n,) float32."""
+    return rows.astype(np.float32) @ query
+
+
+def _nearest(query_bits: Bits, matrix: Bits, k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    import faiss  # half a second to import: only processes that search pay for it
+
+    # One thread: for one query, two threads took 52 ms where one took 0.9.
+    faiss.omp_set_num_threads(1)
+    queries = np.ascontiguousarray(query_bits).reshape(1, -1).view(np.uint8)
+    distances, rows = faiss.knn_hamming(queries, np.asarray(matrix).view(np.uint8), k)
+    return distances[0].astype(np.int64), rows[0].astype(np.int64)
