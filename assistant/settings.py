@@ -82,10 +82,12 @@ DATA_DIR.mkdir(parents=True, exist_ok=True)
 
 DEBUG = _bool("DEBUG", False)
 SECRET_KEY = _secret_key(DATA_DIR)
-ALLOWED_HOSTS = _list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+# Loopback is always allowed: the health check and the sign-in link of the terminal use it.
+ALLOWED_HOSTS = [*_list("ALLOWED_HOSTS"), "localhost", "127.0.0.1", "[::1]"]
 CSRF_TRUSTED_ORIGINS = _list("CSRF_TRUSTED_ORIGINS")
 HTTPS_ONLY = _bool("HTTPS_ONLY", False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS_ONLY
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
 SECURE_HSTS_SECONDS = _number("HSTS_SECONDS", 0)
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"
