@@ -1,0 +1,501 @@
+"""The only writer of Conversation, Message, AnswerEvent, Citation and Feedback.
+
+Transactions are short and every step of an answer is a conditional update on (attempt, running), so that a process
+that lost its lease can write nothing more. Reads are narrowed to one person: `visible_to`, `evidence`,
+`visible_trace` apply today's rights to yesterday's rows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.db import IntegrityError, transaction
+from django.db.models import F, Max, Q, QuerySet
+from django.utils import timezone
+
+from assistant import citations
+from assistant.citations import Evidence, Place
+from assistant.errors import AssistantError, InvalidQuestion
+from assistant.models import AnswerEvent, Citation, Conversation, Feedback, Message
+from indexing.access import Principal
+from indexing.models import Repository
+from search.results import Hit, Scope
+
+MAX_QUESTION_CHARS = 20_000
+MAX_TITLE_CHARS = 80
+LEASE_SECONDS = 30  # a process renews every few seconds; a dead one is noticed after this
+MODES = {"explain": "Explain", "how-to": "How to", "fix": "Suggest a fix", "diagram": "Draw a diagram"}
+FEEDBACK_REASONS = {
+    "wrong_lines": "Wrong lines",
+    "wrong_repository": "Wrong repository",
+    "incomplete": "Incomplete",
+    "too_long": "Too long",
+    "out_of_date": "Out of date",
+}
+UNFINISHED = (Message.State.QUEUED, Message.State.RUNNING)
+FINISHED = (Message.State.DONE, Message.State.STOPPED, Message.State.FAILED)
+ORPHANED = "The server restarted while this answer was being written."
+TEXT_IS_SAVED = "The text above is saved."
+STOPPED = "Stopped. What was written is kept."
+
+Turn = tuple[str, str]  # question, answer
+Json = dict[str, Any]  # Any: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of an answer.
+
+    `sequence` counts one for each step and one for each character of text, so several text steps can be stored as
+    one row and a reader can still resume in the middle of it.
+    """
+
+    sequence: int
+    name: str  # stage, evidence, text, notice, done, stopped, error
+    data: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended; `events` are the last ones, its single terminal event included."""
+
+    state: Message.State
+    events: Sequence[Event]
+    answer: str = ""
+    answered_by: str = ""
+    notices: Sequence[str] = ()
+    trace: Json | None = None
+    error: str = ""
+    finish_reason: str = ""
+    cited: Collection[int] = ()
+    verified: Collection[int] = ()
+
+
+# --- what a person sees
+
+
+def visible_to(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Conversation]:
+    """A person's own conversations; nobody else's, whatever their role."""
+    if not user.is_authenticated or not user.is_active:
+        return Conversation.objects.none()
+    return Conversation.objects.filter(owner_id=user.pk)
+
+
+def messages_visible_to(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Message]:
+    return Message.objects.filter(conversation__in=visible_to(user))
+
+
+def evidence(message: Message, principal: Principal) -> list[Evidence]:
+    return evidence_of([message], principal)[message.pk]
+
+
+def evidence_of(messages: Sequence[Message], principal: Principal) -> dict[uuid.UUID, list[Evidence]]:
+    """The passages behind the current attempt of each message, as far as `principal` may read them now."""
+    by_pk = {message.pk: message for message in messages}
+    found: dict[uuid.UUID, list[Evidence]] = {pk: [] for pk in by_pk}
+    rows = list(
+        Citation.objects.filter(message__in=by_pk, attempt=F("message__attempt"))
+        .select_related("repository__mirror")
+        .order_by("number")
+    )
+    readable = _readable(principal, {row.repository_id for row in rows})
+    for row in rows:
+        found[row.message_id].append(_evidence(row, by_pk[row.message_id], readable))
+    return found
+
+
+def visible_trace(message: Message, principal: Principal) -> Json:
+    """How the answer came about, without what `principal` may not read (any more)."""
+    trace: Json = message.trace
+    if not trace:
+        return {}
+    listed = {item["repository_id"] for item in _trace_items(trace)}
+    readable = _readable(principal, listed)
+    if listed <= readable:
+        return trace
+    return {
+        **trace,
+        "repositories": [item for item in trace["repositories"] if item["repository_id"] in readable],
+        "candidates": [hit for hit in trace["candidates"] if hit["repository_id"] in readable],
+        "dropped": [drop for drop in trace["dropped"] if drop["hit"]["repository_id"] in readable],
+        "stages": [{**stage, "note": ""} for stage in trace["stages"]],
+        "notices": [],
+    }
+
+
+def history(message: Message, principal: Principal) -> tuple[Turn, ...]:
+    """The finished turns before `message`, oldest first; answers that may not be read any more are left empty."""
+    earlier = list(
+        Message.objects.filter(
+            conversation_id=message.conversation_id, position__lt=message.position, state__in=FINISHED
+        ).order_by("position")
+    )
+    sources = evidence_of(earlier, principal)
+    return tuple((turn.question, "" if citations.withheld(sources[turn.pk]) else turn.answer) for turn in earlier)
+
+
+def scope_of(message: Message) -> Scope:
+    stored = message.scope
+    return Scope(
+        repository_ids=tuple(stored.get("repository_ids", ())),
+        path=stored.get("path", ""),
+        path_filter=stored.get("path_filter", ""),
+        languages=tuple(stored.get("languages", ())),
+    )
+
+
+# --- what a person does
+
+
+def start_message(
+    user: User,
+    question: str,
+    *,
+    request_id: uuid.UUID,
+    conversation: Conversation | None = None,
+    mode: str = "explain",
+    scope: Scope = Scope(),  # noqa: B008  # frozen
+) -> Message:
+    """Store a question, in a new conversation when none is given. The same `request_id` gives the same message.
+
+    Raises InvalidQuestion, which keeps what was typed.
+    """
+    text = _checked_question(question)
+    for _attempt in range(5):
+        if (existing := Message.objects.filter(request_id=request_id).first()) is not None:
+            return _own(existing, user)
+        try:
+            return _create_message(user, text, request_id, conversation, mode if mode in MODES else "explain", scope)
+        except IntegrityError:
+            continue  # another request took the request id (found at the top) or the position (one later)
+    raise AssistantError("Too many questions arrived in this conversation at once. Ask again.")
+
+
+def retry(message: Message) -> Message:
+    """Queue a new attempt. A message that is still being answered stays as it is."""
+    Message.objects.filter(pk=message.pk, state__in=FINISHED).update(
+        attempt=F("attempt") + 1,
+        state=Message.State.QUEUED,
+        answer="",
+        answered_by="",
+        notices=[],
+        trace={},
+        error="",
+        finish_reason="",
+        stop_requested=False,
+        leased_until=_lease_end(),
+        finished_at=None,
+    )
+    message.refresh_from_db()
+    return message
+
+
+def request_stop(message: Message) -> None:
+    Message.objects.filter(pk=message.pk, state__in=UNFINISHED).update(stop_requested=True)
+
+
+def rename(conversation: Conversation, title: str) -> None:
+    """An empty title keeps the old one."""
+    if short := shorten_title(title, 200):
+        conversation.title = short
+        conversation.save(update_fields=["title"])
+
+
+def set_pinned(conversation: Conversation, pinned: bool) -> None:
+    conversation.pinned = pinned
+    conversation.save(update_fields=["pinned"])
+
+
+def delete(conversation: Conversation) -> None:
+    conversation.delete()
+
+
+def save_feedback(message: Message, user: User, *, helpful: bool, reason: str = "", comment: str = "") -> Feedback:
+    """One opinion a person; a later one replaces it."""
+    values = {
+        "helpful": helpful,
+        "reason": reason if not helpful and reason in FEEDBACK_REASONS else "",
+        "comment": _clean(comment).strip()[:1000],
+    }
+    feedback, _created = Feedback.objects.update_or_create(message=message, user=user, defaults=values)
+    return feedback
+
+
+def shorten_title(question: str, limit: int = MAX_TITLE_CHARS) -> str:
+    """The question on one line, cut at a word."""
+    line = " ".join(_clean(question).split())
+    if len(line) <= limit:
+        return line
+    cut = line[: limit - 1]
+    head, space, _rest = cut.rpartition(" ")
+    return (head if space and len(head) > limit // 2 else cut).rstrip(" ,;:") + "…"
+
+
+# --- what an answering process does
+
+
+def claim(message_id: uuid.UUID) -> Message | None:
+    """Take a queued message; None when it is gone or another process has it."""
+    claimed = Message.objects.filter(pk=message_id, state=Message.State.QUEUED).update(
+        state=Message.State.RUNNING, leased_until=_lease_end()
+    )
+    return Message.objects.select_related("conversation__owner").get(pk=message_id) if claimed else None
+
+
+def renew(message_id: uuid.UUID, attempt: int) -> bool:
+    """Keep the lease of a running attempt; False when it is no longer ours."""
+    return bool(_running(message_id, attempt).update(leased_until=_lease_end()))
+
+
+def stop_requested(message_id: uuid.UUID, attempt: int) -> bool:
+    """Also when the attempt is no longer ours: then there is nothing left to write for."""
+    return not _running(message_id, attempt).filter(stop_requested=False).exists()
+
+
+def store_evidence(message_id: uuid.UUID, attempt: int, hits: Sequence[Hit]) -> None:
+    """Number the passages from 1 in the order given. Coordinates only."""
+    with transaction.atomic():
+        if not _running(message_id, attempt).exists():
+            return
+        kept = set(Repository.objects.filter(pk__in={hit.repository_id for hit in hits}).values_list("pk", flat=True))
+        Citation.objects.bulk_create(
+            _citation(message_id, attempt, number, hit, kept) for number, hit in enumerate(hits, start=1)
+        )
+
+
+def append_events(message_id: uuid.UUID, attempt: int, events: Sequence[Event]) -> bool:
+    """Store a batch in one short transaction; False when the attempt is no longer ours."""
+    with transaction.atomic():
+        if not _running(message_id, attempt).exists():
+            return False
+        _create_events(message_id, attempt, events)
+    return True
+
+
+def finish(message_id: uuid.UUID, attempt: int, ending: Ending) -> bool:
+    """End an attempt once, with its last events; False when it has ended already or is no longer ours."""
+    with transaction.atomic():
+        updated = _running(message_id, attempt).update(
+            state=ending.state,
+            answer=_clean(ending.answer),
+            answered_by=ending.answered_by[:200],
+            notices=[_clean(notice) for notice in ending.notices],
+            trace=_clean_json(ending.trace or {}),
+            error=_clean(ending.error),
+            finish_reason=ending.finish_reason[:20],
+            leased_until=None,
+            finished_at=timezone.now(),
+        )
+        if not updated:
+            return False
+        _create_events(message_id, attempt, ending.events)
+        mine = Citation.objects.filter(message_id=message_id, attempt=attempt)
+        mine.filter(number__in=ending.cited).update(cited=True)
+        mine.filter(number__in=ending.verified).update(verified=True)
+        Conversation.objects.filter(messages=message_id).update(updated_at=timezone.now())
+    return True
+
+
+def events_after(message_id: uuid.UUID, attempt: int, sequence: int) -> list[Event]:
+    """Stored events after `sequence`, the first one cut when it is a text that `sequence` lies within."""
+    rows = AnswerEvent.objects.filter(message_id=message_id, attempt=attempt, sequence__gt=sequence)
+    events = [Event(row.sequence, row.name, row.data) for row in rows.order_by("sequence")]
+    if events and events[0].name == "text":
+        text = events[0].data["text"]
+        already_seen = sequence - (events[0].sequence - len(text))
+        if already_seen > 0:
+            events[0] = Event(events[0].sequence, "text", {"text": text[already_seen:]})
+    return events
+
+
+def end_orphans(message_id: uuid.UUID | None = None) -> int:
+    """End what a process that died left unfinished (one message, or all): its text stays, it can be retried."""
+    orphans = _orphans() if message_id is None else _orphans().filter(pk=message_id)
+    return sum(_end_orphan(message) for message in orphans)
+
+
+# --- helpers
+
+
+def _readable(principal: Principal, repository_ids: Collection[int | None]) -> set[int]:
+    if not repository_ids:
+        return set()
+    visible = Repository.objects.visible_to(principal).filter(pk__in=[pk for pk in repository_ids if pk is not None])
+    return set(visible.values_list("pk", flat=True))
+
+
+def _evidence(row: Citation, message: Message, readable: set[int]) -> Evidence:
+    if row.repository_id is not None and row.repository_id not in readable:
+        return Evidence(row.number, None, "hidden", f"[{row.number}]", "You cannot read this passage.")
+    if row.repository_id is None:
+        state = "removed"
+    elif row.verified:
+        state = "ok"
+    else:
+        state = "broken" if message.finished else "pending"
+    name = row.repository.name if row.repository is not None else row.repository_name
+    return Evidence(
+        row.number,
+        row,
+        state,
+        citations.place_label(row.file_name, row.start_line, row.end_line),
+        citations.place_title(name, row.display_path, (row.start_line, row.end_line), (row.start_byte, row.end_byte)),
+    )
+
+
+def _trace_items(trace: Json) -> Iterable[Json]:
+    yield from trace["repositories"]
+    yield from trace["candidates"]
+    yield from (drop["hit"] for drop in trace["dropped"])
+
+
+def _checked_question(question: str) -> str:
+    text = _clean(question).strip()
+    if not text:
+        raise InvalidQuestion("Type a question first.", question)
+    if len(text) > MAX_QUESTION_CHARS:
+        raise InvalidQuestion(
+            f"The question has {len(text):,} characters; at most {MAX_QUESTION_CHARS:,} can be asked at once. "
+            "Keep the part that matters and ask again.",
+            question,
+        )
+    return text
+
+
+def _own(message: Message, user: User) -> Message:
+    if message.conversation.owner_id != user.pk:
+        raise AssistantError("This form was sent already. Reload the page and ask again.")
+    return message
+
+
+def _create_message(
+    user: User, question: str, request_id: uuid.UUID, conversation: Conversation | None, mode: str, scope: Scope
+) -> Message:
+    with transaction.atomic():
+        if conversation is None:
+            conversation = Conversation.objects.create(owner=user, title=shorten_title(question))
+        else:
+            Conversation.objects.filter(pk=conversation.pk).update(updated_at=timezone.now())
+        last = conversation.messages.aggregate(last=Max("position"))["last"]
+        return Message.objects.create(
+            conversation=conversation,
+            position=0 if last is None else last + 1,
+            request_id=request_id,
+            question=question,
+            mode=mode,
+            scope=_clean_json(asdict(scope)),
+            leased_until=_lease_end(),
+        )
+
+
+def _running(message_id: uuid.UUID, attempt: int) -> QuerySet[Message]:
+    return Message.objects.filter(pk=message_id, attempt=attempt, state=Message.State.RUNNING)
+
+
+def _lease_end() -> Any:  # Any: django-stubs types the fields with combined expressions
+    return timezone.now() + timedelta(seconds=LEASE_SECONDS)
+
+
+def _create_events(message_id: uuid.UUID, attempt: int, events: Sequence[Event]) -> None:
+    AnswerEvent.objects.bulk_create(
+        AnswerEvent(
+            message_id=message_id,
+            attempt=attempt,
+            sequence=event.sequence,
+            name=event.name,
+            data=_clean_json(event.data),
+        )
+        for event in events
+    )
+
+
+def _citation(message_id: uuid.UUID, attempt: int, number: int, hit: Hit, kept: set[int]) -> Citation:
+    return Citation(
+        message_id=message_id,
+        attempt=attempt,
+        number=number,
+        repository_id=hit.repository_id if hit.repository_id in kept else None,
+        repository_name=hit.repository,
+        commit=hit.commit,
+        blob=hit.blob_id,
+        path=hit.path,
+        encoding=hit.encoding,
+        language=hit.language[:40],
+        kind=hit.kind[:20],
+        symbol=_clean(hit.symbol)[:500],
+        start_byte=hit.start_byte,
+        end_byte=hit.end_byte,
+        start_line=hit.start_line,
+        end_line=hit.end_line,
+        score=hit.score,
+    )
+
+
+def _orphans() -> QuerySet[Message]:
+    expired = Q(leased_until__lt=timezone.now()) | Q(leased_until=None)
+    return Message.objects.filter(expired, state__in=UNFINISHED)
+
+
+def _end_orphan(message: Message) -> bool:
+    mine = _orphans().filter(pk=message.pk, attempt=message.attempt)
+    if not mine.update(state=Message.State.RUNNING, leased_until=_lease_end()):
+        return False  # another sweep has it
+    rows = AnswerEvent.objects.filter(message=message, attempt=message.attempt).order_by("sequence")
+    text = "".join(row.data["text"] for row in rows if row.name == "text")
+    last = rows.last()
+    sequence = last.sequence + 1 if last is not None else 1
+    error = "" if message.stop_requested else f"{ORPHANED} {TEXT_IS_SAVED}" if text else ORPHANED
+    event = Event(sequence, "stopped", {"text": STOPPED}) if not error else Event(sequence, "error", {"text": error})
+    sources = list(
+        Citation.objects.filter(message=message, attempt=message.attempt).select_related("repository__mirror")
+    )
+    ending = Ending(
+        state=Message.State.FAILED if error else Message.State.STOPPED,
+        events=[event],
+        answer=text,
+        error=error,
+        cited=citations.mentions(text, {row.number for row in sources}).cited,
+        verified=verified_numbers(sources),
+    )
+    return finish(message.pk, message.attempt, ending)
+
+
+def verified_numbers(rows: Sequence[Citation]) -> list[int]:
+    """The numbers of those citations whose bytes are in the mirror, read now."""
+    present = [row for row in rows if row.repository is not None]
+    verdicts = citations.verify([_place(row, row.repository) for row in present if row.repository is not None])
+    return [row.number for row, exists in zip(present, verdicts, strict=True) if exists]
+
+
+def _place(row: Citation, repository: Repository) -> Place:
+    return Place(
+        mirror_path=repository.mirror.path,
+        commit=row.commit,
+        blob_id=row.blob,
+        path=bytes(row.path),
+        encoding=row.encoding,
+        start_byte=row.start_byte,
+        end_byte=row.end_byte,
+        start_line=row.start_line,
+        end_line=row.end_line,
+    )
+
+
+def _clean(text: str) -> str:
+    """Text that every database stores: no NUL (PostgreSQL refuses it), no lone surrogate (UTF-8 has none)."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _clean_json(value: Any) -> Any:  # Any: JSON
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, dict):
+        return {key: _clean_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean_json(item) for item in value]
+    return value
