@@ -183,7 +183,8 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 # Queue. The filesystem broker is for one machine; leases in our own tables make it safe (see indexing/tasks.py).
 _QUEUE_DIR = DATA_DIR / "queue"
 CELERY_BROKER_URL = _text("CELERY_BROKER_URL", "filesystem://")
-if CELERY_BROKER_URL == "filesystem://":
+if CELERY_BROKER_URL.startswith("filesystem:"):
+    CELERY_BROKER_URL = "filesystem://localhost//"  # the host means nothing, but its absence is warned about
     for _name in ("messages", "control"):
         (_QUEUE_DIR / _name).mkdir(parents=True, exist_ok=True)
     CELERY_BROKER_TRANSPORT_OPTIONS = {
@@ -197,6 +198,8 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_DEFAULT_QUEUE = "indexing"
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False  # LOGGING below says how lines look
+CELERY_WORKER_REDIRECT_STDOUTS = False
 
 # Git sources.
 GIT_TIMEOUT_SECONDS = _number("GIT_TIMEOUT_SECONDS", 30)  # without any progress

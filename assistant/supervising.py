@@ -56,6 +56,7 @@ def supervise(programs: Sequence[Program], *, write: Callable[[str], None], stop
             for child in children:
                 child.revive()
     finally:
+        write("Stopping ...")
         _end(children)
 
 

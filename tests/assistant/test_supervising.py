@@ -83,7 +83,7 @@ def test_it_gives_up_on_what_keeps_dying() -> None:
 def test_it_kills_what_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervising, "GRACE_SECONDS", 0.2)
     lines = run(IGNORES_TERM, until=lambda lines: bool(lines))
-    assert "is killed" in lines[-1]
+    assert lines[1:] == ["Stopping ...", "worker | did not end within 0 s and is killed"]
     assert not alive(int(lines[0].split()[-1]))
 
 
