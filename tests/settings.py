@@ -5,8 +5,10 @@ pytest-django loads settings before any conftest, so what must hold at import is
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -16,7 +18,9 @@ for _name in re.findall(r"^#([A-Z_]+)=", (_PROJECT / ".env.example").read_text()
     os.environ.pop(_name, None)
 
 os.environ["ENV_FILE"] = os.devnull
-os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="codebase-assistant-tests-")
+_data = tempfile.mkdtemp(prefix="codebase-assistant-tests-")
+atexit.register(shutil.rmtree, _data, ignore_errors=True)
+os.environ["DATA_DIR"] = _data
 os.environ["SECRET_KEY"] = "only-for-tests-" + "x" * 50
 os.environ["CELERY_BROKER_URL"] = "memory://"
 os.environ["HF_HUB_OFFLINE"] = "1"
