@@ -48,9 +48,7 @@ def reciprocal_rank(places: Sequence[Place], targets: Sequence[Target], *, depth
 
 def found_ranks(places: Sequence[Place], targets: Sequence[Target]) -> list[int]:
     """For each target the 1-based rank at which it is found, 0 when it is not."""
-    return [
-        next((rank for rank, place in enumerate(places, 1) if _covers(place, target)), 0) for target in targets
-    ]
+    return [next((rank for rank, place in enumerate(places, 1) if _covers(place, target)), 0) for target in targets]
 
 
 def _covers(place: Place, target: Target) -> bool:

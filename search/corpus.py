@@ -1,0 +1,119 @@
+"""The indexes opened for one question, seen as one space of rows.
+
+Chunk row = the segment's first row + the row inside the segment; file rows likewise. Everything after
+this module works on such rows and NumPy arrays; records are made only for what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from indexing.index_format import ChunkRecord, OpenIndex, Postings, Segment, VectorList
+
+Rows = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A repository that the asking person may read, with its opened index."""
+
+    repository_id: int
+    name: str
+    golden: bool
+    index: OpenIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One segment and where its rows begin."""
+
+    source: Source
+    segment: Segment
+    first_chunk: int
+    first_file: int
+
+
+class Corpus:
+    """Read-only view over the segments of some sources."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = tuple(sources)
+        parts: list[Part] = []
+        chunks = files = 0
+        for source in sources:
+            for segment in source.index.segments:
+                parts.append(Part(source, segment, chunks, files))
+                chunks += segment.info.chunks
+                files += segment.info.files
+        self.parts = tuple(parts)
+        self.chunk_count = chunks
+        self.file_count = files
+        self._chunk_edges = np.array([part.first_chunk for part in parts], np.int64)
+        self._file_edges = np.array([part.first_file for part in parts], np.int64)
+
+    def postings(self, name: str) -> list[Postings]:
+        """One term list of every segment, in row order. Every published segment has all term lists."""
+        return [postings for part in self.parts if (postings := part.segment.postings(name)) is not None]
+
+    def vectors(self, name: str) -> list[tuple[Part, VectorList]]:
+        """Segments without vectors yet are left out."""
+        found = ((part, part.segment.vectors(name)) for part in self.parts)
+        return [(part, vectors) for part, vectors in found if vectors is not None]
+
+    def allowed(self, path_filter: bytes) -> npt.NDArray[np.bool_] | None:
+        """(chunks,) False for deleted chunks and those outside the folder; None when all are allowed."""
+        if not path_filter and all(part.segment.live_chunks is None for part in self.parts):
+            return None
+        allowed = np.zeros(self.chunk_count, bool)
+        for part in self.parts:
+            inside = part.segment.chunks_under(path_filter) if path_filter else range(part.segment.info.chunks)
+            window = slice(part.first_chunk + inside.start, part.first_chunk + inside.stop)
+            live = part.segment.live_chunks
+            allowed[window] = True if live is None else live[inside.start : inside.stop]
+        return allowed
+
+    def part_of_chunk(self, row: int) -> Part:
+        return self.parts[int(np.searchsorted(self._chunk_edges, row, side="right")) - 1]
+
+    def part_of_file(self, row: int) -> Part:
+        return self.parts[int(np.searchsorted(self._file_edges, row, side="right")) - 1]
+
+    def files_of(self, chunk_rows: Rows) -> Rows:
+        """The file row of each chunk row."""
+        return self._gather(chunk_rows, lambda part, local: part.segment.chunks["file"][local] + part.first_file)
+
+    def chunk_field(self, chunk_rows: Rows, field: str) -> Rows:
+        """A field of CHUNK_DTYPE for each chunk row, as int64. Kinds and strings are per segment: not for those."""
+        return self._gather(chunk_rows, lambda part, local: part.segment.chunks[field][local].astype(np.int64))
+
+    def chunks_of_file(self, file_row: int) -> range:
+        part = self.part_of_file(file_row)
+        edges = part.segment.file_chunks
+        local = file_row - part.first_file
+        return range(part.first_chunk + int(edges[local]), part.first_chunk + int(edges[local + 1]))
+
+    def path(self, file_row: int) -> bytes:
+        part = self.part_of_file(file_row)
+        return part.segment.paths.raw(file_row - part.first_file)
+
+    def file_flags(self, file_row: int) -> int:
+        part = self.part_of_file(file_row)
+        return int(part.segment.files["flags"][file_row - part.first_file])
+
+    def record(self, chunk_row: int) -> tuple[Source, ChunkRecord]:
+        part = self.part_of_chunk(chunk_row)
+        return part.source, part.segment.chunk(chunk_row - part.first_chunk)
+
+    def _gather(self, rows: Rows, read: Callable[[Part, Rows], npt.NDArray[np.integer]]) -> Rows:
+        result = np.zeros(len(rows), np.int64)
+        owners = np.searchsorted(self._chunk_edges, rows, side="right") - 1
+        for number in np.unique(owners):
+            part = self.parts[int(number)]
+            mask = owners == number
+            result[mask] = read(part, rows[mask] - part.first_chunk)
+        return result

@@ -1,0 +1,44 @@
+"""Opened indexes, kept between questions and reopened when a newer generation is published.
+
+A published index is one file that appears by rename: its inode and time tell whether what is open is current.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from indexing.index_format import MANIFEST, OpenIndex, open_index
+
+# Each open segment holds about 40 mapped files; the system's usual limit is 65,530 maps in a process.
+MAX_OPEN = 256
+
+_Stamp = tuple[int, int, int]
+_cache: OrderedDict[Path, tuple[_Stamp, OpenIndex]] = OrderedDict()
+_lock = threading.Lock()
+
+
+def opened(directory: Path) -> OpenIndex:
+    """The newest published generation. Raises DamagedIndex, UnsupportedFormat."""
+    stamp = _stamp(directory)
+    with _lock:
+        held = _cache.get(directory)
+        if held is not None and held[0] == stamp:
+            _cache.move_to_end(directory)
+            return held[1]
+    index = open_index(directory)
+    with _lock:
+        _cache[directory] = (stamp, index)
+        _cache.move_to_end(directory)
+        while len(_cache) > MAX_OPEN:
+            _cache.popitem(last=False)
+    return index
+
+
+def _stamp(directory: Path) -> _Stamp:
+    try:
+        status = (directory / MANIFEST).stat()
+    except FileNotFoundError:
+        return (0, 0, 0)
+    return (status.st_ino, status.st_mtime_ns, status.st_size)

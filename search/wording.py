@@ -1,0 +1,95 @@
+"""What the words of a query ask for: weighted terms for BM25, and the names it seems to quote.
+
+Pure functions over text; the same tokeniser as the index.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from indexing.tokenizing import STOP_WORDS, stems, term_hash, terms
+
+# Long pasted text: the first words say what is asked, and BM25 over thousands of terms only costs time.
+MAX_QUERY_TERMS = 64
+
+# Words of questions about code that say nothing about which code.
+_ASKING = frozenset(
+    "code codebase file files find function functions class classes method methods implement implemented "
+    "implementation implementations explain show tell give please work works working used use uses using "
+    "handle handled handles handling happen happens repository repo project library".split()
+)
+ASKING_WEIGHT = 0.5
+
+_NAME = re.compile(r"`([^`\s]{2,80})`|([A-Za-z_$][\w$]*(?:(?:::|->|[.#/])[A-Za-z_$][\w$]*)*)(\(\))?")
+_CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2,}[a-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name the question quotes: `qualified` as written with dots, `last` its last segment."""
+
+    qualified: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """One query, ready for the lists."""
+
+    text: str
+    stems: dict[int, float]  # term hash -> weight
+    terms: dict[int, float]
+    stem_words: frozenset[str]  # distinct content stems, for path coverage
+    names: tuple[Name, ...]
+    is_name: bool  # the question is a name and nothing else
+
+
+def wording(text: str, *, without: Collection[str] = ()) -> Wording:
+    """Read a query. `without`: lower-case words to leave out, such as the name of the repository asked in."""
+    tokens = [token for token in terms(text) if token not in without][:MAX_QUERY_TERMS]
+    if not any(token not in STOP_WORDS for token in tokens):
+        tokens = terms(text)[:MAX_QUERY_TERMS]
+    plain = [token for token in tokens if token not in STOP_WORDS]
+    stemmed = stems(tokens)
+    weak = set(stems(_ASKING))
+    names = tuple(_names(text, without))
+    return Wording(
+        text=text,
+        stems=_weighted(stemmed, weak),
+        terms=_weighted(plain, set(_ASKING)),
+        stem_words=frozenset(stemmed) - weak or frozenset(stemmed),
+        names=names,
+        is_name=len(text.split()) == 1 and bool(names),
+    )
+
+
+def _weighted(tokens: list[str], weak: set[str]) -> dict[int, float]:
+    """Repeats count once more at most: a long question is not more about its commonest word."""
+    counts = Counter(tokens)
+    return {
+        term_hash(token): min(count, 2) * (ASKING_WEIGHT if token in weak and len(counts) > 2 else 1.0)
+        for token, count in counts.items()
+    }
+
+
+def _names(text: str, without: Collection[str]) -> list[Name]:
+    """Words that look like identifiers; a question of a single word is taken as one whatever it looks like."""
+    alone = len(text.split()) == 1
+    found: dict[str, Name] = {}
+    for match in _NAME.finditer(text):
+        quoted, word, call = match.groups()
+        written = quoted or word
+        if not (alone or quoted or call or _looks_like_name(written)):
+            continue
+        qualified = re.sub(r"::|->|[#/]", ".", written.strip(".()"))
+        last = qualified.rsplit(".", 1)[-1]
+        if last and last.lower() not in without and last.lower() not in STOP_WORDS:
+            found.setdefault(qualified.lower(), Name(qualified, last))
+    return list(found.values())
+
+
+def _looks_like_name(word: str) -> bool:
+    return bool(_CAMEL.search(word)) or "_" in word.strip("_") or any(mark in word for mark in ("::", "->", ".", "#"))

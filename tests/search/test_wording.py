@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from indexing.tokenizing import term_hash
+from search.wording import MAX_QUERY_TERMS, Name, wording
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("how is BaseModel defined", [Name("BaseModel", "BaseModel")]),
+        ("Sinatra::Base", [Name("Sinatra.Base", "Base")]),
+        ("where does res.cookie sign?", [Name("res.cookie", "cookie")]),
+        ("what calls `send`", [Name("send", "send")]),
+        ("when is close() called", [Name("close", "close")]),
+        ("what is get_signing_serializer for", [Name("get_signing_serializer", "get_signing_serializer")]),
+        ("JSON schema generation", []),
+        ("how are sessions stored", []),
+    ],
+)
+def test_it_finds_the_names_a_question_quotes(question: str, expected: list[Name]) -> None:
+    assert list(wording(question).names) == expected
+
+
+@pytest.mark.parametrize(("question", "is_name"), [("response", True), ("HttpClient", True), ("http client", False)])
+def test_it_takes_a_single_word_as_a_name(question: str, is_name: bool) -> None:
+    assert wording(question).is_name is is_name
+
+
+def test_it_leaves_the_repositorys_own_name_out() -> None:
+    assert wording("how does flask store sessions", without={"flask"}).stem_words == {"store", "session"}
+
+
+def test_it_keeps_the_repositorys_name_when_nothing_else_is_asked() -> None:
+    assert wording("flask", without={"flask"}).stem_words == {"flask"}
+
+
+def test_it_weighs_words_about_asking_less() -> None:
+    weights = wording("function that rotates keys").stems
+    assert weights[term_hash("function")] < weights[term_hash("rotat")]
+
+
+def test_it_bounds_a_pasted_text() -> None:
+    assert len(wording(" ".join(f"word{i}x" for i in range(5000))).terms) <= MAX_QUERY_TERMS
+
+
+@pytest.mark.parametrize("question", ["", "???", "-> :: &&", "\u202e\u200f", "'\"\\", "a" * 20_000])
+def test_it_reads_anything(question: str) -> None:
+    assert wording(question).text == question
