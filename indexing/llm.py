@@ -165,6 +165,8 @@ def structured(
         json_schema=schema.model_json_schema(),
     )
     value = parse_json_reply(completion.text)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     try:
         return schema.model_validate(value)
     except ValidationError as error:
