@@ -1,0 +1,87 @@
+"""What people ask, what they got and whether it helped. Read-only.
+
+Who is not a superuser sees only conversations whose evidence all lies in repositories they may read: an answer tells
+about the code it was made from.
+"""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest
+
+from assistant.models import Citation, Conversation, Feedback, Message
+from indexing.access import Principal
+from indexing.admin import RecordAdmin
+from indexing.models import Repository
+
+
+def _conversations(request: HttpRequest) -> QuerySet[Conversation]:
+    principal = Principal.of_user(request.user)
+    if principal.sees_all:
+        return Conversation.objects.all()
+    readable = Repository.objects.visible_to(principal)
+    # A repository that is gone can't be judged any more, so it counts as one that may not be read.
+    hidden = Citation.objects.filter(Q(repository=None) | ~Q(repository__in=readable))
+    return Conversation.objects.filter(~Exists(hidden.filter(message__conversation=OuterRef("pk"))))
+
+
+@admin.register(Conversation)
+class ConversationAdmin(RecordAdmin):
+    list_display = ("title", "owner", "questions", "created_at", "updated_at")
+    search_fields = ("title", "owner__username")
+    date_hierarchy = "created_at"
+    list_select_related = ("owner",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Conversation]:
+        return _conversations(request).annotate(question_count=Count("messages")).order_by("-updated_at")
+
+    @admin.display(description="questions", ordering="question_count")
+    def questions(self, conversation: Conversation) -> int:
+        return int(getattr(conversation, "question_count", 0))
+
+
+@admin.register(Message)
+class MessageAdmin(RecordAdmin):
+    list_display = ("question_start", "asked_by", "state", "answered_by", "rating", "problem", "created_at")
+    list_filter = ("state", "mode", "feedback__helpful", "answered_by")
+    search_fields = ("question", "conversation__owner__username")
+    date_hierarchy = "created_at"
+    list_select_related = ("conversation__owner",)
+    ordering = ("-created_at",)
+    fields = (
+        *("conversation", "position", "question", "mode", "state", "attempt", "answer", "answered_by"),
+        *("notices", "error", "finish_reason", "created_at", "finished_at"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
+        return Message.objects.filter(conversation__in=_conversations(request)).prefetch_related("feedback")
+
+    @admin.display(description="question", ordering="question")
+    def question_start(self, message: Message) -> str:
+        return message.question[:120]
+
+    @admin.display(description="asked by", ordering="conversation__owner__username")
+    def asked_by(self, message: Message) -> str:
+        return message.conversation.owner.get_username()
+
+    @admin.display(description="feedback")
+    def rating(self, message: Message) -> str:
+        return ", ".join(str(feedback) for feedback in message.feedback.all())
+
+    @admin.display(description="error")
+    def problem(self, message: Message) -> str:
+        return message.error[:120]
+
+
+@admin.register(Feedback)
+class FeedbackAdmin(RecordAdmin):
+    list_display = ("helpful", "reason", "comment", "message", "user", "created_at")
+    list_filter = ("helpful", "reason")
+    search_fields = ("comment", "message__question")
+    date_hierarchy = "created_at"
+    list_select_related = ("message", "user")
+    ordering = ("-created_at",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Feedback]:
+        return Feedback.objects.filter(message__conversation__in=_conversations(request))

@@ -1,0 +1,291 @@
+"""The team lead's view of what is indexed: which repositories, how far, what failed, and what models cost.
+
+Rows of repositories that a person may not read are not here either; superusers see all. Builds, skips, jobs and
+calls are records: they can be looked at, not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Prefetch, Q, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+
+from indexing.access import Principal
+from indexing.errors import IndexingError
+from indexing.models import Index, Job, LLMCall, Mirror, Repository, SkippedFile
+from indexing.registering import register, remove
+from indexing.sources import Source, check_ref, parse_source
+from indexing.status import status_of
+
+Checked = TypeVar("Checked")
+
+
+class RecordAdmin(admin.ModelAdmin):
+    """Rows that the program writes: visible, never edited. They go when what they belong to goes."""
+
+    list_per_page = 50
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # Any: a row of any model
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # Any: a row of any model
+        """Only together with its repository or person, so not from the pages of the records themselves."""
+        match = request.resolver_match
+        own_pages = f"{self.opts.app_label}_{self.opts.model_name}_"
+        on_own_page = match is not None and (match.url_name or "").startswith(own_pages)
+        return not on_own_page and super().has_delete_permission(request, obj)
+
+
+class RepositoryForm(forms.ModelForm):
+    source = forms.CharField(
+        max_length=2000,
+        label="Git URL or path",
+        help_text="Such as https://github.com/pallets/flask, or a folder on this server below LOCAL_REPOSITORY_ROOTS",
+    )
+
+    class Meta:
+        model = Repository
+        fields = ("name", "ref", "visibility", "golden", "golden_note", "description", "owner", "members")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # Any: Django's own signature
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            del self.fields["source"]
+        elif "name" in self.fields:
+            self.fields["name"].required = False
+            self.fields["name"].help_text = "Empty: taken from the URL"
+
+    def clean_source(self) -> Source:
+        return _or_invalid(lambda: parse_source(self.cleaned_data["source"], from_staff=True))
+
+    def clean_ref(self) -> str:
+        return _or_invalid(lambda: check_ref(self.cleaned_data["ref"]))
+
+
+def _or_invalid(check: Callable[[], Checked]) -> Checked:
+    try:
+        return check()
+    except IndexingError as error:
+        raise forms.ValidationError(str(error)) from error
+
+
+@admin.register(Repository)
+class RepositoryAdmin(admin.ModelAdmin):
+    form = RepositoryForm
+    list_display = ("name", "state", "golden", "commit", "files", "chunks", "skipped", "problem", "visibility")
+    list_editable = ("golden",)
+    list_filter = ("golden", "visibility", ("current_index", admin.EmptyFieldListFilter))
+    search_fields = ("name", "mirror__url", "description")
+    filter_horizontal = ("members",)
+    readonly_fields = ("mirror", "current_index", "checked_at", "created_at")
+    actions = ("reindex", "make_golden", "make_ordinary")
+    list_per_page = 50
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Repository]:
+        newest = Prefetch("indexes", queryset=Index.objects.order_by("-pk")[:1], to_attr="newest_indexes")
+        return (
+            Repository.objects.visible_to(_principal(request))
+            .select_related("current_index", "mirror")
+            .prefetch_related(newest)
+        )
+
+    def get_fields(self, request: HttpRequest, obj: Repository | None = None) -> Any:  # Any: nested lists
+        settings = ["name", "ref", "visibility", "golden", "golden_note", "description", "owner", "members"]
+        return ["source", *settings] if obj is None else [*settings, *self.readonly_fields]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Repository | None = None) -> tuple[str, ...]:
+        return () if obj is None else self.readonly_fields
+
+    def save_model(self, request: HttpRequest, obj: Repository, form: Any, change: bool) -> None:  # Any: the form above
+        if change:
+            super().save_model(request, obj, form, change)
+            return
+        repository, new = register(
+            form.cleaned_data["source"],
+            owner=obj.owner,
+            principal=_principal(request),
+            name=obj.name,
+            ref=obj.ref,
+            visibility=obj.visibility,
+            golden=obj.golden,
+        )
+        if new:
+            repository.golden_note, repository.description = obj.golden_note, obj.description
+            repository.save(update_fields=["golden_note", "description"])
+        else:
+            self.message_user(request, f"{repository} was known already and is indexed again.", messages.WARNING)
+        obj.pk, obj.name, obj._state.adding = repository.pk, repository.name, False
+        request_build(repository)
+
+    def delete_model(self, request: HttpRequest, obj: Repository) -> None:
+        remove(obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
+        for repository in queryset:
+            remove(repository)
+
+    @admin.action(description="Index again", permissions=["change"])
+    def reindex(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
+        for repository in queryset:
+            request_build(repository)
+        self.message_user(request, f"Indexing {len(queryset)} again; searches use the present indexes until then.")
+
+    @admin.action(description="Make golden", permissions=["change"])
+    def make_golden(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
+        self.message_user(request, f"{_change(queryset, golden=True)} made golden: preferred in every search.")
+
+    @admin.action(description="Make not golden", permissions=["change"])
+    def make_ordinary(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
+        self.message_user(request, f"{_change(queryset, golden=False)} made not golden.")
+
+    @admin.display(description="state")
+    def state(self, repository: Repository) -> str:
+        status = status_of(repository, _newest(repository), repository.current_index)
+        return f"{status.label} ({status.percent} %)" if status.percent is not None else status.label
+
+    @admin.display(description="commit")
+    def commit(self, repository: Repository) -> str:
+        return repository.current_index.commit[:10] if repository.current_index else ""
+
+    @admin.display(description="files")
+    def files(self, repository: Repository) -> int | str:
+        return repository.current_index.files_done if repository.current_index else ""
+
+    @admin.display(description="chunks")
+    def chunks(self, repository: Repository) -> int | str:
+        return repository.current_index.chunks_done if repository.current_index else ""
+
+    @admin.display(description="skipped")
+    def skipped(self, repository: Repository) -> int | str:
+        return sum(repository.current_index.skipped.values()) if repository.current_index else ""
+
+    @admin.display(description="last error")
+    def problem(self, repository: Repository) -> str:
+        newest = _newest(repository)
+        return newest.error[:200] if newest else ""
+
+
+def request_build(repository: Repository) -> None:
+    from indexing.building import request_build
+
+    request_build(repository)
+
+
+def _newest(repository: Repository) -> Index | None:
+    return next(iter(getattr(repository, "newest_indexes", ())), None)
+
+
+def _change(queryset: QuerySet[Repository], **fields: bool) -> int:
+    return Repository.objects.filter(pk__in=[repository.pk for repository in queryset]).update(**fields)
+
+
+def _principal(request: HttpRequest) -> Principal:
+    return Principal.of_user(request.user)
+
+
+def _visible(request: HttpRequest) -> QuerySet[Repository]:
+    return Repository.objects.visible_to(_principal(request))
+
+
+@admin.register(Mirror)
+class MirrorAdmin(RecordAdmin):
+    list_display = ("url", "kind", "default_branch", "size_bytes", "fetched_at")
+    search_fields = ("url",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Mirror]:
+        return Mirror.objects.filter(repositories__in=_visible(request)).distinct()
+
+
+@admin.register(Index)
+class IndexAdmin(RecordAdmin):
+    list_display = (
+        *("pk", "repository", "short_commit", "status", "step", "files", "chunks", "skipped_files_link"),
+        *("warning_count", "size_bytes", "took", "created_at"),
+    )
+    list_filter = ("status", ("repository", admin.RelatedOnlyFieldListFilter))
+    search_fields = ("repository__name", "commit")
+    list_select_related = ("repository",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Index]:
+        return Index.objects.filter(repository__in=_visible(request))
+
+    @admin.display(description="commit")
+    def short_commit(self, index: Index) -> str:
+        return index.commit[:10]
+
+    @admin.display(description="files")
+    def files(self, index: Index) -> str:
+        return f"{index.files_done} of {index.files_known}"
+
+    @admin.display(description="chunks")
+    def chunks(self, index: Index) -> str:
+        return f"{index.chunks_done} of {index.chunks_known}"
+
+    @admin.display(description="skipped")
+    def skipped_files_link(self, index: Index) -> SafeString:
+        return format_html(
+            '<a href="../skippedfile/?index__id__exact={}">{}</a>', index.pk, sum(index.skipped.values())
+        )
+
+    @admin.display(description="warnings")
+    def warning_count(self, index: Index) -> int:
+        return len(index.warnings)
+
+    @admin.display(description="took")
+    def took(self, index: Index) -> str:
+        if index.started_at is None or index.finished_at is None:
+            return ""
+        seconds = (index.finished_at - index.started_at).total_seconds()
+        return f"{seconds:.0f} s" if seconds < 120 else timesince(index.started_at, index.finished_at)
+
+
+@admin.register(SkippedFile)
+class SkippedFileAdmin(RecordAdmin):
+    list_display = ("path", "reason", "detail", "index")
+    list_filter = ("reason",)
+    search_fields = ("path",)
+    list_select_related = ("index",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[SkippedFile]:
+        return SkippedFile.objects.filter(index__repository__in=_visible(request))
+
+
+@admin.register(Job)
+class JobAdmin(RecordAdmin):
+    list_display = ("pk", "repository", "state", "attempts", "holder", "heartbeat_at", "leased_until", "created_at")
+    list_filter = ("state",)
+    list_select_related = ("index__repository",)
+    ordering = ("-pk",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
+        return Job.objects.filter(index__repository__in=_visible(request))
+
+    @admin.display(description="repository")
+    def repository(self, job: Job) -> Repository:
+        return job.index.repository
+
+
+@admin.register(LLMCall)
+class LLMCallAdmin(RecordAdmin):
+    list_display = (
+        *("created_at", "purpose", "model", "repository", "user", "prompt_tokens", "completion_tokens"),
+        *("cost_usd", "milliseconds", "error"),
+    )
+    list_filter = ("purpose", "model", ("error", admin.EmptyFieldListFilter))
+    date_hierarchy = "created_at"
+    list_select_related = ("repository", "user")
+    ordering = ("-pk",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LLMCall]:
+        return LLMCall.objects.filter(Q(repository=None) | Q(repository__in=_visible(request)))

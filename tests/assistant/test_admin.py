@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from assistant.models import Citation, Feedback, Message
+from indexing.models import Repository
+from tests.factories import COMMIT, make_conversation, make_message, make_repository, make_user
+
+pytestmark = pytest.mark.django_db
+PAGES = ["/admin/assistant/conversation/", "/admin/assistant/message/", "/admin/assistant/feedback/"]
+
+
+@pytest.fixture
+def lead(client: Client) -> User:
+    """Staff with every permission of this app, but no superuser; signed in as `client`."""
+    lead = make_user("lead", is_staff=True)
+    lead.user_permissions.set(Permission.objects.filter(content_type__app_label="assistant"))
+    client.force_login(lead)
+    return lead
+
+
+def ask(owner: User, question: str, repository: Repository | None) -> Message:
+    message = make_message(make_conversation(owner, title=question), question=question)
+    Citation.objects.create(
+        message=message,
+        number=1,
+        repository=repository,
+        repository_name="example/web",
+        commit=COMMIT,
+        blob=COMMIT,
+        path=b"a.py",
+        start_byte=0,
+        end_byte=5,
+        start_line=1,
+        end_line=1,
+    )
+    Feedback.objects.create(message=message, user=owner, helpful=False, reason="wrong", comment=f"on {question}")
+    return message
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_it_shows_what_people_ask_and_what_failed(client: Client, lead: User, user: User, path: str) -> None:
+    ask(user, "How are sessions kept?", make_repository())
+    assert "How are sessions kept?" in client.get(path).content.decode()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_it_hides_answers_made_from_code_that_a_team_lead_may_not_read(
+    client: Client, lead: User, user: User, path: str
+) -> None:
+    ask(user, "secret one", make_repository(visibility=Repository.Visibility.PRIVATE, owner=user))
+    ask(user, "gone one", None)
+    html = client.get(path).content.decode()
+    assert "secret one" not in html
+    assert "gone one" not in html
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_it_shows_superusers_all(staff_client: Client, user: User, path: str) -> None:
+    ask(user, "secret one", make_repository(visibility=Repository.Visibility.PRIVATE, owner=user))
+    assert "secret one" in staff_client.get(path).content.decode()
+
+
+@pytest.mark.parametrize(("path", "queries"), zip(PAGES, (6, 9, 7), strict=True))
+def test_it_needs_no_query_per_row(
+    staff_client: Client, user: User, path: str, queries: int, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    for n in range(6):
+        ask(user, f"question {n}", make_repository())
+    staff_client.get(path)
+    with django_assert_num_queries(queries):
+        staff_client.get(path)
+
+
+def test_it_changes_nothing(staff_client: Client, user: User) -> None:
+    message = ask(user, "question", make_repository())
+    page = f"/admin/assistant/message/{message.pk}/change/"
+    assert staff_client.get(page).status_code == 200
+    assert staff_client.post(page, {"answer": "other"}).status_code == 403
