@@ -1,0 +1,163 @@
+"""A repository at a glance: what is needed to choose among thousands of them before any chunk is touched.
+
+In: description vectors, definition names and the README of one build. Out: centroid vectors, telling terms and where
+the README's first paragraph is. Also the marks a path alone gives a file (test, example, documentation ...).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from enum import IntFlag
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.index_format import ReadmeSpan
+from indexing.tokenizing import terms
+
+CENTROIDS = 32
+ROUNDS = 8  # of k-means; more move a centroid by less than a degree
+SAMPLE_ROWS = 20_000
+TOP_TERMS = 40
+MINIMUM_TERM_CHARS = 3
+MINIMUM_PARAGRAPH_BYTES = 40
+
+
+class FileFlag(IntFlag):
+    """Stored per file in the index; several may hold."""
+
+    TEST = 1
+    EXAMPLE = 2
+    DOCS = 4
+    CONFIG = 8
+    LEGACY = 16
+
+
+_FOLDERS = {
+    FileFlag.TEST: frozenset(
+        {"test", "tests", "testing", "spec", "specs", "__tests__", "__mocks__", "fixtures", "testdata", "e2e"}
+    ),
+    FileFlag.EXAMPLE: frozenset(
+        {
+            "example",
+            "examples",
+            "demo",
+            "demos",
+            "sample",
+            "samples",
+            "tutorial",
+            "tutorials",
+            "benchmark",
+            "benchmarks",
+        }
+    ),
+    FileFlag.DOCS: frozenset({"doc", "docs", "documentation", "docs_src", "guide", "guides", "website"}),
+    FileFlag.LEGACY: frozenset({"legacy", "compat", "deprecated", "_compat", "old", "attic"}),
+}
+_TEST_NAME = re.compile(r"(^|[._-])(test|tests|spec|specs|conftest)([._-]|$)|[a-z0-9](Test|Tests|Spec|TestCase)(\.|$)")
+_LEGACY_NAME = re.compile(r"(^|[._-])(compat|legacy|deprecated|polyfill|shim)([._-]|$)", re.IGNORECASE)
+_DOCS_SUFFIXES = (".md", ".mdx", ".markdown", ".rst", ".adoc", ".txt")
+_CONFIG_SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties", ".lock", ".xml")
+
+
+def path_flags(path: bytes) -> FileFlag:
+    """What the path alone tells; nothing is read."""
+    *folders, name = path.decode("utf-8", "replace").split("/")
+    lowered = {folder.lower() for folder in folders}
+    flags = FileFlag(0)
+    for flag, names in _FOLDERS.items():
+        if lowered & names:
+            flags |= flag
+    if _TEST_NAME.search(name):
+        flags |= FileFlag.TEST
+    if _LEGACY_NAME.search(name):
+        flags |= FileFlag.LEGACY
+    if name.lower().endswith(_DOCS_SUFFIXES):
+        flags |= FileFlag.DOCS
+    if name.lower().endswith(_CONFIG_SUFFIXES):
+        flags |= FileFlag.CONFIG
+    return flags
+
+
+class TermCounter:
+    """In how many files each term of a definition's name occurs. Bounded: rare terms are let go."""
+
+    MAXIMUM = 100_000
+
+    def __init__(self) -> None:
+        self._files: Counter[str] = Counter()
+
+    def add(self, names: Iterable[str]) -> None:
+        """The names of one file's definitions."""
+        self._files.update({term for name in names for term in terms(name) if len(term) >= MINIMUM_TERM_CHARS})
+        if len(self._files) > self.MAXIMUM:
+            self._files = Counter(dict(self._files.most_common(self.MAXIMUM // 2)))
+
+    def top(self) -> tuple[str, ...]:
+        """Most frequent first, ties in alphabetical order."""
+        ranked = sorted(self._files.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(term for term, _ in ranked[:TOP_TERMS])
+
+
+def readme_span(path: bytes, blob_id: str, encoding: str, raw: bytes) -> ReadmeSpan | None:
+    """The first paragraph of prose of a README at the root; None when this file is not one or has none."""
+    if b"/" in path or not path.lower().startswith(b"readme") or encoding != "utf-8":
+        return None
+    start = end = 0
+    for line in raw.splitlines(keepends=True):
+        if line.strip():
+            end += len(line)
+            continue
+        if _is_prose(raw[start:end]):
+            break
+        end += len(line)
+        start = end
+    if not _is_prose(raw[start:end]):
+        return None
+    end = start + len(raw[start:end].rstrip())
+    return ReadmeSpan(path.decode("utf-8", "surrogateescape"), blob_id, encoding, start, end)
+
+
+def _is_prose(paragraph: bytes) -> bool:
+    """Not a heading, a badge, a list, a table or markup: those start with a sign."""
+    text = paragraph.strip()
+    return len(text) >= MINIMUM_PARAGRAPH_BYTES and text[:1].isalnum()
+
+
+def centroids(vectors: NDArray[np.float16]) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+    """(n, d) unit rows -> ((k, d) float16 unit rows, (k,) float32 weights that sum to 1), k <= 32, heaviest first.
+
+    Spherical k-means from a fixed start, so equal vectors give equal centroids. No rows give no centroids.
+    """
+    if not len(vectors):
+        return vectors[:0], np.zeros(0, dtype=np.float32)
+    rows = vectors[:: -(-len(vectors) // SAMPLE_ROWS)].astype(np.float32)
+    centres = _spread_rows(rows, min(CENTROIDS, len(rows)))
+    nearest = np.argmax(rows @ centres.T, axis=1)
+    for _ in range(ROUNDS):
+        centres = _means(rows, nearest, centres)
+        nearest = np.argmax(rows @ centres.T, axis=1)
+    weights = np.bincount(nearest, minlength=len(centres)).astype(np.float32) / np.float32(len(rows))
+    order = np.argsort(-weights, kind="stable")
+    order = order[weights[order] > 0]
+    return centres[order].astype(np.float16), weights[order]
+
+
+def _spread_rows(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """Rows far from each other: each next one is the least similar to those already taken."""
+    taken = [0]
+    similarity = rows @ rows[0]
+    while len(taken) < count:
+        taken.append(int(np.argmin(similarity)))
+        similarity = np.maximum(similarity, rows @ rows[taken[-1]])
+    return rows[taken]
+
+
+def _means(rows: NDArray[np.float32], nearest: NDArray[np.intp], centres: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The unit mean of each group; a centre that lost all its rows stays where it was."""
+    sums = np.zeros_like(centres)
+    np.add.at(sums, nearest, rows)
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    return np.where(lengths > 0, sums / np.maximum(lengths, 1e-12), centres)
