@@ -1,6 +1,7 @@
 # run   install what is missing, then start everything on this machine
 # test  the whole check: lint, then all tests
 # lint  style, types, import contracts, templates, migrations
+# bench time search against reading the bytes, faiss and NumPy, in one run
 #
 # ARGS      extra arguments of `manage.py up` (run) or pytest (test), e.g. make run ARGS="--port 9000"
 # PIP_ARGS  extra arguments of pip, e.g. an index with CPU builds of torch
@@ -9,10 +10,14 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 SOURCES := indexing search assistant tests manage.py
 
-.PHONY: run test lint
+.PHONY: run test lint bench
 
 run: .venv/.run-stamp
 	@$(PY) manage.py up $(ARGS)
+
+bench: .venv/.run-stamp
+	@$(PY) manage.py migrate --verbosity 0
+	@$(PY) manage.py bench $(ARGS)
 
 test: lint
 	@case '$(ARGS)' in *"not browser"*) ;; *) command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from indexing.profiling import FileFlag
 
 from indexing.tokenizing import stems, term_hash, terms
+from search.centrality import centrality as centrality_of_files
 from search.corpus import Corpus
 from search.fusion import scale
 from search.retrieval import CHUNK_DEPTH, FILE_DEPTH, Pool, Query
@@ -184,8 +185,15 @@ def _ends_with(qualified: str, asked: str) -> bool:
 
 
 def centrality(corpus: Corpus, files: Rows) -> Floats:
-    """(p,) in [0, 1]: log of how many files import the file, over the largest of the corpus."""
-    return np.zeros(len(files), np.float32)
+    """(p,) in [0, 1]: how much of its repository leans on the candidate's file."""
+    result = np.zeros(len(files), np.float32)
+    first = 0
+    for source in corpus.sources:
+        values = centrality_of_files(source.index)
+        mine = (files >= first) & (files < first + len(values))
+        result[mine] = values[files[mine] - first]
+        first += len(values)
+    return result
 
 
 def priors(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) -> Floats:
