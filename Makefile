@@ -7,7 +7,7 @@
 # PIP_ARGS  extra arguments of pip, e.g. an index with CPU builds of torch
 
 PY := .venv/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+PIP := $(PY) -m pip install --quiet --quiet --disable-pip-version-check $(PIP_ARGS)
 SOURCES := indexing search assistant tests manage.py
 
 .PHONY: run test lint bench

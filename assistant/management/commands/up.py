@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -27,6 +28,12 @@ from filelock import FileLock, Timeout
 
 from assistant.sign_in import ensure_operator, make_link_token
 from assistant.supervising import KeepsDying, Program, supervise
+from indexing.access import Principal
+from indexing.building import request_build
+from indexing.errors import IndexingError
+from indexing.models import Repository
+from indexing.registering import register
+from indexing.sources import parse_source
 
 DEFAULT_PORT = 8000
 PORTS_TRIED = 20  # 8000, 8001, ... before any free one is taken
@@ -72,6 +79,19 @@ class Command(BaseCommand):
 
     def _add_first_repository(self) -> None:
         """The project's own checkout, so that the first question has something to be asked about."""
+        if Repository.objects.exists():
+            return
+        if not _has_commit(settings.BASE_DIR):
+            self._say(f"{settings.BASE_DIR} is not a Git checkout; add a repository on the page.")
+            return
+        try:
+            source = parse_source(str(settings.BASE_DIR), from_staff=True, local_roots=[settings.BASE_DIR])
+            repository, _ = register(source, owner=ensure_operator(), principal=Principal.operator())
+            request_build(repository)
+        except IndexingError as error:
+            self._say(f"The checkout itself was not added: {error}")
+        else:
+            self._say(f"Added {repository.name}, this checkout; it is indexed while you look around.")
 
     def _choose_port(self, host: str, wanted: int) -> int:
         if wanted:
@@ -99,6 +119,12 @@ class Command(BaseCommand):
     def _say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()
+
+
+def _has_commit(folder: Path) -> bool:
+    """Whether `folder` is the top of a work tree, not merely somewhere inside one, and has something to index."""
+    git = ["git", "-c", "safe.directory=*", "-C", str(folder), "rev-parse", "--verify", "--quiet", "HEAD"]
+    return (folder / ".git").exists() and subprocess.run(git, capture_output=True, check=False).returncode == 0
 
 
 def _state_file() -> Path:
