@@ -104,6 +104,11 @@ def mentions(text: str, known: Collection[int]) -> Mentions:
     )
 
 
+def without_markers(text: str) -> str:
+    """For another prompt, where the numbers would point at other passages."""
+    return _MARKER.sub("", text)
+
+
 def place_label(file_name: str, start_line: int, end_line: int) -> str:
     lines = f"{start_line}" if start_line == end_line else f"{start_line}–{end_line}"
     return f"{file_name}:{lines}"
@@ -142,7 +147,7 @@ def _exists(place: Place, reader: git.BlobReader) -> bool:
     if not 0 <= place.start_byte < place.end_byte <= len(raw):
         return False
     lines = LineIndex(raw, place.encoding)
-    return (lines.line_of(place.start_byte), lines.line_of(place.end_byte - 1)) == (place.start_line, place.end_line)
+    return lines.lines_of(place.start_byte, place.end_byte) == (place.start_line, place.end_line)
 
 
 _parser = cache(answer_parser)

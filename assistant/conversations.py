@@ -59,6 +59,13 @@ class Event:
     name: str  # stage, evidence, text, notice, done, stopped, error
     data: Json
 
+    def after(self, sequence: int) -> Event:
+        """This event without the part of its text that `sequence` already covers."""
+        if self.name != "text":
+            return self
+        seen = sequence - (self.sequence - len(self.data["text"]))
+        return Event(self.sequence, "text", {"text": self.data["text"][seen:]}) if seen > 0 else self
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -247,21 +254,22 @@ def claim(message_id: uuid.UUID) -> Message | None:
     return Message.objects.select_related("conversation__owner").get(pk=message_id) if claimed else None
 
 
-def renew(message_id: uuid.UUID, attempt: int) -> bool:
-    """Keep the lease of a running attempt; False when it is no longer ours."""
-    return bool(_running(message_id, attempt).update(leased_until=_lease_end()))
+def renew(message_ids: Collection[uuid.UUID]) -> None:
+    """Keep the leases of running messages."""
+    Message.objects.filter(pk__in=message_ids, state=Message.State.RUNNING).update(leased_until=_lease_end())
 
 
-def stop_requested(message_id: uuid.UUID, attempt: int) -> bool:
-    """Also when the attempt is no longer ours: then there is nothing left to write for."""
-    return not _running(message_id, attempt).filter(stop_requested=False).exists()
+def stop_requested(message_ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
+    """Those of the messages that a person has stopped."""
+    return set(Message.objects.filter(pk__in=message_ids, stop_requested=True).values_list("pk", flat=True))
 
 
 def store_evidence(message_id: uuid.UUID, attempt: int, hits: Sequence[Hit]) -> None:
-    """Number the passages from 1 in the order given. Coordinates only."""
+    """Number the passages from 1 in the order given, in place of what was stored before. Coordinates only."""
     with transaction.atomic():
         if not _running(message_id, attempt).exists():
             return
+        Citation.objects.filter(message_id=message_id, attempt=attempt).delete()
         kept = set(Repository.objects.filter(pk__in={hit.repository_id for hit in hits}).values_list("pk", flat=True))
         Citation.objects.bulk_create(
             _citation(message_id, attempt, number, hit, kept) for number, hit in enumerate(hits, start=1)
@@ -304,13 +312,18 @@ def finish(message_id: uuid.UUID, attempt: int, ending: Ending) -> bool:
 def events_after(message_id: uuid.UUID, attempt: int, sequence: int) -> list[Event]:
     """Stored events after `sequence`, the first one cut when it is a text that `sequence` lies within."""
     rows = AnswerEvent.objects.filter(message_id=message_id, attempt=attempt, sequence__gt=sequence)
-    events = [Event(row.sequence, row.name, row.data) for row in rows.order_by("sequence")]
-    if events and events[0].name == "text":
-        text = events[0].data["text"]
-        already_seen = sequence - (events[0].sequence - len(text))
-        if already_seen > 0:
-            events[0] = Event(events[0].sequence, "text", {"text": text[already_seen:]})
-    return events
+    return [Event(row.sequence, row.name, row.data).after(sequence) for row in rows.order_by("sequence")]
+
+
+def ending_event(message_id: uuid.UUID, attempt: int, sequence: int) -> list[Event]:
+    """What lets a reader that has seen everything up to `sequence` stop: nothing while the attempt still runs."""
+    message = Message.objects.filter(pk=message_id).only("state", "attempt").first()
+    if message is None or message.attempt != attempt:
+        return [Event(sequence + 1, "error", {"text": "This answer was deleted or replaced. Reload the page."})]
+    if not message.finished:
+        return []
+    last = AnswerEvent.objects.filter(message_id=message_id, attempt=attempt).order_by("sequence").last()
+    return [Event(last.sequence, last.name, last.data)] if last is not None else []
 
 
 def end_orphans(message_id: uuid.UUID | None = None) -> int:
