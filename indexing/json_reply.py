@@ -11,6 +11,7 @@ A value that was cut is left out with its key, because half a number or half a s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
@@ -144,6 +145,8 @@ class _Reader:
         if match is None:
             raise _Cut
         self.position = match.end()
+        with contextlib.suppress(ValueError):
+            return str(json.loads(match.group(), strict=False))
         return _ESCAPE.sub(_unescape, match.group()[1:-1])
 
     def _scalar(self) -> Any:  # Any: JSON
@@ -152,6 +155,8 @@ class _Reader:
                 raise _Cut
             self.position = number.end()
             return _number(number.group())
+        if self.text.startswith("-", self.position) and self.position + 1 == len(self.text):
+            raise _Cut
         word = self._take(_WORD).lower()
         if word not in _WORDS:
             raise _Malformed
@@ -180,7 +185,8 @@ def _number(digits: str) -> int | float:
 
 
 def _unescape(match: re.Match[str]) -> str:
+    """One escape of a string that JSON does not allow: in single quotes, or an unknown escape."""
     code = match.group(1)
-    if code[0] == "u" and len(code) == 5:
+    if len(code) == 5:
         return chr(int(code[1:], 16))
     return _ESCAPES.get(code, code)

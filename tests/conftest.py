@@ -16,6 +16,7 @@ from pytest_django import Settings
 from assistant.celery import app as celery_app
 from indexing.access import Principal
 from tests import factories
+from tests.fake_llm import fake_llm  # noqa: F401  a fixture
 
 
 @pytest.fixture(autouse=True)
