@@ -1,0 +1,223 @@
+"""The Markdown of an answer -> HTML that can be put into a page: nothing in it runs, loads or hides where it leads.
+
+HTML in the text stays text, images become their words, links show their host and lead only to http(s), and only
+citations link into this site. Markup is made by us from tokens; a sanitiser has the last word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+from urllib.parse import urlsplit
+
+import nh3
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+
+from assistant.citations import Evidence, answer_parser
+from assistant.highlighting import Piece, highlighted_lines, to_html, visible
+
+MAX_CHARS = 200_000
+COPY_BUTTON = '<button type="button" class="btn btn--quiet" data-copy>Copy</button>'
+
+_LANGUAGE_NAMES = {"js": "JavaScript", "ts": "TypeScript", "py": "Python", "cpp": "C++", "csharp": "C#", "cs": "C#"}
+_UPPER_CASE = {"sql", "html", "css", "json", "yaml", "toml", "xml", "php", "ini"}
+_LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
+
+_TAGS = set(
+    "a blockquote br button code del div em figure h3 h4 h5 h6 header hr li ol p pre s span strong table tbody td th "
+    "thead tr ul".split()
+)
+_ATTRIBUTES = {
+    "*": {"class"},
+    "a": {"href", "title", "rel", "target", "data-n", "aria-label"},
+    "button": {"type", "data-copy"},
+    "div": {"tabindex", "role", "aria-label"},
+    "ol": {"start"},
+    "pre": {"tabindex", "role", "aria-label"},
+    "span": {"title", "data-state", "data-n", "aria-label"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """What a citation marker looks like. Without `href` it cannot be opened."""
+
+    label: str  # sessions.py:303–321
+    title: str
+    href: str
+    state: str  # ok, pending, broken, removed, hidden
+
+
+def chips_of(evidence: Iterable[Evidence], link: Callable[[Evidence], str]) -> dict[int, Chip]:
+    return {
+        item.number: Chip(item.label, item.title, link(item) if item.linkable else "", item.state) for item in evidence
+    }
+
+
+def render(text: str, chips: Mapping[int, Chip]) -> SafeString:
+    """`chips`: what the markers may point at; other numbers are shown as broken."""
+    return mark_safe(_rendered(text, tuple(sorted(chips.items()))))  # noqa: S308  # made by us, cleaned by nh3
+
+
+def chip_html(number: int, chip: Chip | None, *, short: bool = False) -> str:
+    """A citation. `short`: the number alone, for later mentions of the same passage."""
+    flag = f'<span class="flag">{number}</span>'
+    if chip is None or not chip.href:
+        label = "" if chip is None or short else visible(chip.label)
+        title = "This citation could not be verified." if chip is None or chip.state == "broken" else chip.title
+        attributes = f'data-state="broken" data-n="{number}" title="{_attribute(title)}"'
+        return f'<span class="citation" {attributes}>{flag}{label}</span>'
+    state = ' data-state="pending"' if chip.state == "pending" else ""
+    label = "" if short else visible(chip.label)
+    return (
+        f'<a class="citation"{state} data-n="{number}" href="{_attribute(chip.href)}" title="{_attribute(chip.title)}" '
+        f'aria-label="Citation {number}: {_attribute(chip.label)}">{flag}{label}</a>'
+    )
+
+
+def code_box(text: str, language: str) -> str:
+    """Code with a header that names its language and copies it; a patch shows what it adds and removes."""
+    name = _language_name(language)
+    header = f'<header><span class="grow">{visible(name)}</span>{COPY_BUTTON}</header>'
+    if language in ("diff", "patch"):
+        rows = "".join(_patch_row(line) for line in text.rstrip("\n").split("\n"))
+        body = f'<div class="code" tabindex="0" role="region" aria-label="Patch"><ol>{rows}</ol></div>'
+    else:
+        lines = highlighted_lines(text.rstrip("\n"), language)
+        body = f'<pre tabindex="0" role="region" aria-label="Code">{_joined(lines)}</pre>'
+    return f'<figure class="codebox">{header}{body}</figure>\n'
+
+
+def clean(html: str) -> str:
+    """The last step for everything made from text we did not write."""
+    return nh3.clean(
+        html,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        link_rel=None,
+        url_schemes={"http", "https"},
+        generic_attribute_prefixes=set(),
+    )
+
+
+@lru_cache(maxsize=512)
+def _rendered(text: str, chips: tuple[tuple[int, Chip], ...]) -> str:
+    env: EnvType = {"chips": dict(chips), "mentioned": set(), "open_links": []}
+    return clean(_parser().render(text[:MAX_CHARS], env))
+
+
+@lru_cache(maxsize=1)
+def _parser() -> MarkdownIt:
+    md = answer_parser()
+    for name, rule in {
+        "citation": _citation,
+        "code_block": _code,
+        "fence": _code,
+        "heading_close": _heading,
+        "heading_open": _heading,
+        "image": _image,
+        "link_close": _link_close,
+        "link_open": _link_open,
+        "text": _text,
+        "code_inline": _code_inline,
+        "td_open": _cell,
+        "th_open": _cell,
+    }.items():
+        md.add_render_rule(name, rule)
+    return md
+
+
+Tokens = Sequence[Token]
+
+
+def _citation(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
+    """Within a link a marker stays text: links do not nest, and what looks like a citation must be one."""
+    if env["open_links"]:
+        return visible(tokens[at].content)
+    chips = []
+    for number in tokens[at].meta["numbers"]:
+        chips.append(chip_html(number, env["chips"].get(number), short=number in env["mentioned"]))
+        env["mentioned"].add(number)
+    return " ".join(chips)
+
+
+def _code(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
+    language = _LANGUAGE.match(tokens[at].info.strip().lower())
+    return code_box(tokens[at].content, language.group() if language else "")
+
+
+def _heading(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
+    """An answer stands below the page's own headings."""
+    level = min(int(tokens[at].tag[1:]) + 2, 6)
+    return f"<h{level}>" if tokens[at].nesting == 1 else f"</h{level}>\n"
+
+
+def _image(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
+    words = self.renderInlineAsText(tokens[at].children or [], options, env)
+    host = _host(str(tokens[at].attrGet("src") or ""))
+    return visible(f"[image: {words or 'without words'}{f', not loaded from {host}' if host else ''}]")
+
+
+def _link_open(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
+    """Only absolute http(s) addresses are links: a relative one could do something in this site."""
+    href = str(tokens[at].attrGet("href") or "")
+    host = _host(href)
+    env["open_links"].append(host)
+    if not host:
+        return ""
+    return f'<a class="link" href="{_attribute(href)}" rel="noopener noreferrer nofollow" target="_blank">'
+
+
+def _link_close(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
+    host = env["open_links"].pop()
+    return f'</a> <span class="dim">({visible(host)})</span>' if host else ""
+
+
+def _text(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
+    return visible(tokens[at].content)
+
+
+def _code_inline(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
+    return f"<code>{visible(tokens[at].content)}</code>"
+
+
+def _cell(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
+    """Without the style attribute that aligns it: the policy of the page forbids inline styles."""
+    return f"<{tokens[at].tag}>"
+
+
+def _host(url: str) -> str:
+    """The host a link leads to, as the browser sees it; empty for what must not be a link."""
+    try:
+        parts = urlsplit(url)
+        return (parts.hostname or "") if parts.scheme in ("http", "https") else ""
+    except ValueError:
+        return ""
+
+
+def _attribute(text: str) -> str:
+    return escape(text, quote=True)
+
+
+def _language_name(language: str) -> str:
+    if language in _UPPER_CASE:
+        return language.upper()
+    return _LANGUAGE_NAMES.get(language, language.capitalize()) or "Code"
+
+
+def _joined(lines: Iterable[Sequence[Piece]]) -> str:
+    return "\n".join(to_html(line) for line in lines)
+
+
+def _patch_row(line: str) -> str:
+    added = line.startswith("+") and not line.startswith("+++")
+    removed = line.startswith("-") and not line.startswith("---")
+    css_class = ' class="add"' if added else ' class="del"' if removed else ""
+    return f"<li{css_class}><span>{visible(line) or ' '}</span></li>\n"
