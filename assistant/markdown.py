@@ -21,7 +21,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 from assistant.citations import Evidence, answer_parser
-from assistant.highlighting import Piece, highlighted_lines, to_html, visible
+from indexing.highlighting import highlighted_lines, visible
 
 MAX_CHARS = 200_000
 COPY_BUTTON = '<button type="button" class="btn btn--quiet" data-copy>Copy</button>'
@@ -66,6 +66,11 @@ def render(text: str, chips: Mapping[int, Chip]) -> SafeString:
     return mark_safe(_rendered(text, tuple(sorted(chips.items()))))  # noqa: S308  # made by us, cleaned by nh3
 
 
+def render_next(block: str, chips: Mapping[int, Chip], mentioned: set[int]) -> SafeString:
+    """One more block of a text that is still being written; `mentioned` carries over what earlier blocks cited."""
+    return mark_safe(_render(block, dict(chips), mentioned))  # noqa: S308  # as above
+
+
 def chip_html(number: int, chip: Chip | None, *, short: bool = False) -> str:
     """A citation. `short`: the number alone, for later mentions of the same passage."""
     flag = f'<span class="flag">{number}</span>'
@@ -91,7 +96,7 @@ def code_box(text: str, language: str) -> str:
         body = f'<div class="code" tabindex="0" role="region" aria-label="Patch"><ol>{rows}</ol></div>'
     else:
         lines = highlighted_lines(text.rstrip("\n"), language)
-        body = f'<pre tabindex="0" role="region" aria-label="Code">{_joined(lines)}</pre>'
+        body = f'<pre tabindex="0" role="region" aria-label="Code">{"\n".join(lines)}</pre>'
     return f'<figure class="codebox">{header}{body}</figure>\n'
 
 
@@ -109,7 +114,11 @@ def clean(html: str) -> str:
 
 @lru_cache(maxsize=512)
 def _rendered(text: str, chips: tuple[tuple[int, Chip], ...]) -> str:
-    env: EnvType = {"chips": dict(chips), "mentioned": set(), "open_links": []}
+    return _render(text, dict(chips), set())
+
+
+def _render(text: str, chips: dict[int, Chip], mentioned: set[int]) -> str:
+    env: EnvType = {"chips": chips, "mentioned": mentioned, "open_links": []}
     return clean(_parser().render(text[:MAX_CHARS], env))
 
 
@@ -210,10 +219,6 @@ def _language_name(language: str) -> str:
     if language in _UPPER_CASE:
         return language.upper()
     return _LANGUAGE_NAMES.get(language, language.capitalize()) or "Code"
-
-
-def _joined(lines: Iterable[Sequence[Piece]]) -> str:
-    return "\n".join(to_html(line) for line in lines)
 
 
 def _patch_row(line: str) -> str:

@@ -1,5 +1,7 @@
 """Code -> highlighted, inert HTML, line by line. Only a few classes are used: k s c f n, as the style sheet has them.
 
+In: text that is already masked, and the language as the index names it.
+
 Nothing here trusts its input: unknown languages, very long lines and lexers that lose text give plain lines, and
 characters that could hide or reorder what a reader sees are made visible.
 """
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 
+from django.utils.safestring import SafeString, mark_safe
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
@@ -33,7 +36,7 @@ _CLASSES: tuple[tuple[_TokenType, str], ...] = (
     (Name.Decorator, "f"),
 )
 # Names of grammars that Pygments knows under another one.
-_LEXERS = {"starlark": "python", "ocaml_interface": "ocaml", "hcl": "terraform", "gomod": "go", "jsonc": "json"}
+_LEXERS = {"shell": "bash", "starlark": "python", "hcl": "terraform", "gomod": "go", "jsonc": "json"}
 
 # What a terminal or a browser would not draw, and marks that reorder text around them.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -48,7 +51,12 @@ class Piece:
 Line = Sequence[Piece]
 
 
-def highlighted_lines(text: str, language: str) -> list[list[Piece]]:
+def highlighted_lines(text: str, language: str) -> list[SafeString]:
+    r"""As many lines as `text.split("\n")`."""
+    return [mark_safe(to_html(line)) for line in highlighted_pieces(text, language)]  # noqa: S308  # escaped
+
+
+def highlighted_pieces(text: str, language: str) -> list[list[Piece]]:
     r"""The lines of `text`, whose only line ends are `\n`; joined again they are the same text."""
     lines = text.split("\n")
     lexer = _lexer(language)
