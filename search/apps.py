@@ -1,3 +1,5 @@
+"""Registers the app with Django."""
+
 from django.apps import AppConfig
 
 
