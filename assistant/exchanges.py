@@ -1,0 +1,107 @@
+"""Messages -> what the conversation page shows of them: steps, evidence with links, the answer, the person's opinion.
+
+Reads for one person: evidence that may not be read any more keeps its number and loses its link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.utils.safestring import SafeString
+
+from assistant import conversations
+from assistant.citations import Evidence
+from assistant.models import Feedback, Message
+from assistant.rendering import answer_html
+from assistant.stages import Step, steps_of
+from indexing.access import Principal
+from indexing.links import blob_url
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLink:
+    """One row of the evidence list. Without `href` only `label` is shown."""
+
+    number: int
+    href: str
+    label: str
+    title: str
+    file: str
+    lines: str
+    repository: str
+    cited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A question and its answer. `cited` and `verified` count passages that the answer refers to."""
+
+    message: Message
+    stages: list[Step]
+    evidence: list[EvidenceLink]
+    html: SafeString
+    feedback: Feedback | None
+    cited: int
+    verified: int
+
+    @property
+    def reasons(self) -> list[tuple[str, str]]:
+        return list(conversations.FEEDBACK_REASONS.items())
+
+
+def exchanges_of(messages: Sequence[Message], user: User) -> list[Exchange]:
+    principal = Principal.of_user(user)
+    evidence = conversations.evidence_of(messages, principal)
+    opinions = {row.message_id: row for row in Feedback.objects.filter(message__in=messages, user=user)}
+    return [_exchange(message, evidence[message.pk], opinions.get(message.pk), principal) for message in messages]
+
+
+def _exchange(message: Message, evidence: list[Evidence], feedback: Feedback | None, principal: Principal) -> Exchange:
+    trace = conversations.visible_trace(message, principal)
+    cited = [item for item in evidence if item.cited]
+    return Exchange(
+        message=message,
+        stages=steps_of(message, trace, len(evidence)),
+        evidence=evidence_links(message, evidence),
+        html=answer_html(message, evidence, link=lambda item: citation_url(message, item)),
+        feedback=feedback,
+        cited=len(cited),
+        verified=sum(item.verified for item in cited),
+    )
+
+
+def evidence_links(message: Message, evidence: Sequence[Evidence]) -> list[EvidenceLink]:
+    return [_link(message, item) for item in evidence]
+
+
+def _link(message: Message, item: Evidence) -> EvidenceLink:
+    file, _, lines = item.label.rpartition(":")
+    citation = item.citation
+    return EvidenceLink(
+        number=item.number,
+        href=citation_url(message, item) if item.linkable else "",
+        label=item.label,
+        title=item.title,
+        file=file,
+        lines=lines,
+        repository=citation.repository.name if citation and citation.repository else "",
+        cited=item.cited or not message.finished,
+    )
+
+
+def citation_url(message: Message, item: Evidence) -> str:
+    """The passage beside the conversation; empty for one that must not be opened."""
+    citation = item.citation
+    if citation is None or citation.repository is None:
+        return ""
+    return blob_url(
+        citation.repository.pk,
+        citation.repository.slug,
+        citation.commit,
+        bytes(citation.path),
+        byte_range=(citation.start_byte, citation.end_byte),
+        line_range=(citation.start_line, citation.end_line),
+        message_id=message.pk,
+    )

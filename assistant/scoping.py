@@ -1,0 +1,60 @@
+"""What a person narrows a question to, as words: `@pallets/flask path:src/flask path!:docs lang:python`.
+
+Words in a question become a `Scope` and leave the question; a `Scope` becomes words again for the chips of the
+composer. A name that its writer may not read is left in the question as it is: nobody learns that it exists.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from indexing.access import Principal
+from indexing.models import Repository
+from search.results import Scope
+
+_TOKEN = re.compile(r"(?<!\S)(?:@(?P<name>[\w.-]+(?:/[\w.-]+)*)|(?P<key>path!?|lang):(?P<value>\S+))(?=[\s,;:?!]|$)")
+MAX_TOKENS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedQuestion:
+    question: str
+    scope: Scope
+
+
+def read_question(text: str, tokens: Sequence[str], principal: Principal) -> ScopedQuestion:
+    """`tokens` are the composer's chips. Names stay in the question's text where they carry meaning in a sentence."""
+    found = list(_TOKEN.finditer(" ".join(tokens[:MAX_TOKENS]))) + list(_TOKEN.finditer(text))[:MAX_TOKENS]
+    ids = _ids({match["name"] for match in found if match["name"]}, principal)
+    scope = Scope(
+        repository_ids=tuple(dict.fromkeys(ids[match["name"]] for match in found if match["name"] in ids)),
+        path=_last(found, "path"),
+        path_filter=_last(found, "path!"),
+        languages=tuple(dict.fromkeys(match["value"].lower() for match in found if match["key"] == "lang")),
+    )
+    question = _TOKEN.sub(lambda match: "" if match["key"] or match["name"] in ids else match[0], text)
+    return ScopedQuestion(" ".join(question.split(" ")).strip() or text.strip(), scope)
+
+
+def scope_tokens(scope: Scope, principal: Principal) -> list[str]:
+    """The words for a scope, without repositories that may not be read any more."""
+    readable = (
+        Repository.objects.visible_to(principal).filter(pk__in=scope.repository_ids) if scope.repository_ids else []
+    )
+    names = {repository.pk: repository.name for repository in readable}
+    tokens = [f"@{names[pk]}" for pk in scope.repository_ids if pk in names]
+    tokens += [f"path:{scope.path}"] if scope.path else []
+    tokens += [f"path!:{scope.path_filter}"] if scope.path_filter else []
+    return tokens + [f"lang:{language}" for language in scope.languages]
+
+
+def _ids(names: set[str], principal: Principal) -> dict[str, int]:
+    if not names:
+        return {}
+    return dict(Repository.objects.visible_to(principal).filter(name__in=names).values_list("name", "pk"))
+
+
+def _last(found: Sequence[re.Match[str]], key: str) -> str:
+    return next((match["value"] for match in reversed(found) if match["key"] == key), "")

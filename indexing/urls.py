@@ -1,0 +1,19 @@
+"""Pages of the repositories."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from indexing import views
+
+urlpatterns = [
+    path("", views.repositories, name="repositories"),
+    path("add/", views.add_repository, name="add_repository"),
+    path("probe/", views.probe, name="probe_repository"),
+    path("<int:repository_id>/row/", views.repository_row, name="repository_row"),
+    path("<int:repository_id>/skipped/", views.skipped_files, name="skipped_files"),
+    path("<int:repository_id>/update/", views.update_repository, name="update_repository"),
+    path("<int:repository_id>/stop/", views.stop_build, name="stop_build"),
+    path("<int:repository_id>/golden/", views.set_golden, name="set_golden"),
+    path("<int:repository_id>/delete/", views.delete_repository, name="delete_repository"),
+]

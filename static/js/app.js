@@ -1,0 +1,434 @@
+// Behaviour that HTML cannot give: theme, drawer, pane, composer, keys, copying and the answer stream.
+// No framework, no build. Every page reads without it; every form posts without it.
+"use strict";
+(() => {
+  const root = document.documentElement, body = document.body;
+  const $ = (selector, from = document) => from.querySelector(selector);
+  const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const store = {
+    get(key) { try { return localStorage.getItem(key); } catch { return null; } },
+    set(key, value) { try { value ? localStorage.setItem(key, value) : localStorage.removeItem(key); } catch { /* private mode */ } },
+  };
+
+  // --- messages to the reader
+  let toastTimer;
+  function say(text) {
+    const toast = $("#toast");
+    toast.textContent = text;
+    toast.hidden = false;
+    clearTimeout(toastTimer);
+    toastTimer = setTimeout(() => { toast.hidden = true; }, 4000);
+  }
+  async function copy(text, what = "Copied.") {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const area = document.createElement("textarea");
+      area.value = text;
+      area.className = "sr";
+      body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    say(what);
+  }
+  body.addEventListener("htmx:responseError", (event) => {
+    const status = event.detail.xhr.status;
+    say(status === 404 ? "That is not here any more. Reload the page." : `The server answered ${status}. Try again.`);
+  });
+  body.addEventListener("htmx:sendError", () => say("The server did not answer. Check the connection, then try again."));
+
+  // --- theme: system, light, dark
+  const themes = ["", "light", "dark"], themeIcons = { "": "system", light: "sun", dark: "moon" };
+  function setTheme(theme) {
+    if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
+    document.cookie = `theme=${theme};path=/;max-age=31536000;samesite=lax`;
+    const button = $("[data-theme-toggle]");
+    $("use", button)?.setAttribute("href", `${body.dataset.icons}#i-${themeIcons[theme]}`);
+    button.setAttribute("aria-label", `Theme: ${theme || "as the system"}. Switch`);
+  }
+
+  // --- drawer and pane
+  const pane = () => $("#pane");
+  const app = $(".app");
+  function toggleDrawer(open) {
+    body.dataset.drawer = open ? "open" : "";
+    $$("[data-toggle=drawer]").forEach((button) => button.setAttribute("aria-expanded", String(open)));
+    if (open) $("#sidebar a, #sidebar button")?.focus();
+  }
+  function frame(kind) {
+    app.classList.toggle("app--split", kind === "code");
+    app.classList.toggle("app--trace", kind === "trace");
+    body.dataset.pane = kind ? "open" : "";
+    if (pane()) pane().hidden = !kind;
+  }
+  const kindOf = (url) => (/\/m\/[^/]+\/trace\//.test(url) ? "trace" : "code");
+
+  async function openPane(url, { push = true } = {}) {
+    if (!pane()) { location.href = url; return; }
+    let response;
+    try {
+      response = await fetch(url, { headers: { "HX-Request": "true" } });
+    } catch {
+      say("The server did not answer. Check the connection, then try again.");
+      return;
+    }
+    if (!response.ok || response.redirected) {
+      if (response.redirected) location.href = url; else say("This passage cannot be opened any more.");
+      return;
+    }
+    pane().innerHTML = await response.text();
+    frame(kindOf(url));
+    if (push) history.pushState({ pane: url }, "", url);
+    paneReady();
+  }
+  function closePane({ push = true } = {}) {
+    if (!pane() || pane().hidden) return false;
+    frame("");
+    pane().innerHTML = "";
+    markCurrent();
+    if (push && body.dataset.conversation) history.pushState({}, "", body.dataset.conversation);
+    return true;
+  }
+  function paneReady() {
+    htmx.process(pane());
+    markCurrent();
+    const code = $("[data-code]", pane() || document);
+    if (!code) return;
+    const target = (location.hash && $(`#${CSS.escape(location.hash.slice(1).split("-")[0])}`, code)) || $(".hit", code);
+    if (target) code.scrollTop = Math.max(0, target.offsetTop - code.offsetTop - Math.min(code.clientHeight / 3, 120));
+  }
+  function markCurrent() {
+    const here = location.pathname + location.search;
+    $$("a.citation, .evidence a[href]").forEach((link) => {
+      const same = link.pathname + link.search === here;
+      link.toggleAttribute("aria-current", same);
+      if (same) link.setAttribute("aria-current", "true");
+      $(".flag", link)?.classList.toggle("flag--on", same && !link.classList.contains("citation"));
+    });
+  }
+  addEventListener("popstate", () => {
+    if (!body.dataset.conversation) return;
+    if (location.pathname === body.dataset.conversation) closePane({ push: false });
+    else openPane(location.href, { push: false });
+  });
+
+  // --- the divider remembers its place
+  const setPaneWidth = (percent) => root.style.setProperty("--pane", `${Math.min(70, Math.max(22, percent))}vw`);
+  if (store.get("pane")) setPaneWidth(Number(store.get("pane")));
+  const paneWidth = () => Math.round((1000 * pane().getBoundingClientRect().width) / innerWidth) / 10;
+  document.addEventListener("pointerdown", (event) => {
+    const divider = event.target.closest("[data-divider]");
+    if (!divider) return;
+    event.preventDefault();
+    divider.setPointerCapture(event.pointerId);
+    const move = (moved) => setPaneWidth((100 * (innerWidth - moved.clientX)) / innerWidth);
+    divider.addEventListener("pointermove", move);
+    divider.addEventListener("pointerup", () => {
+      divider.removeEventListener("pointermove", move);
+      store.set("pane", String(paneWidth()));
+    }, { once: true });
+  });
+
+  // --- composer
+  const composer = () => $("[data-composer]");
+  const question = () => $("#q");
+  const draftKey = () => `draft:${composer().dataset.composer}`;
+  const grows = CSS.supports("field-sizing", "content");
+  function grow() {
+    if (grows || !question()) return;
+    question().style.height = "auto";
+    question().style.height = `${question().scrollHeight}px`;
+  }
+  const tokens = () => $$("[name=scope]", composer()).map((input) => input.value);
+  function addChip(token) {
+    if (tokens().includes(token)) return;
+    const chip = document.createElement("span"), input = document.createElement("input"), button = document.createElement("button");
+    chip.className = "chip";
+    Object.assign(input, { type: "hidden", name: "scope", value: token });
+    Object.assign(button, { type: "button", textContent: "×" });
+    button.dataset.remove = "";
+    button.setAttribute("aria-label", `Remove ${token}`);
+    chip.append(input, token, button);
+    $("[data-chips]", composer()).insertBefore(chip, $("[data-add-scope]"));
+  }
+  const word = () => {
+    const before = question().value.slice(0, question().selectionStart);
+    return (before.match(/(?:^|\s)((?:@|path!?:|lang:)\S*)$/) || [])[1] || "";
+  };
+  let asked = 0;
+  async function completeWord() {
+    const list = $("#completion"), typed = word(), ticket = ++asked;
+    if (!typed) { list.hidden = true; return; }
+    const query = new URLSearchParams([["typed", typed], ...tokens().map((token) => ["scope", token])]);
+    const response = await fetch(`${question().dataset.complete}?${query}`, { headers: { "HX-Request": "true" } }).catch(() => null);
+    if (ticket !== asked || !response?.ok) return;
+    list.innerHTML = await response.text();
+    list.hidden = !list.children.length;
+    question().setAttribute("aria-activedescendant", list.hidden ? "" : list.children[0].id);
+  }
+  function choose(item) {
+    const area = question(), typed = word(), start = area.selectionStart - typed.length;
+    area.setRangeText("", start, area.selectionStart, "end");
+    addChip(item.dataset.token);
+    $("#completion").hidden = true;
+    area.focus();
+    saveDraft();
+  }
+  function moveChoice(step) {
+    const items = $$("#completion [role=option]");
+    const next = (items.findIndex((item) => item.ariaSelected === "true") + step + items.length) % items.length;
+    items.forEach((item, place) => item.setAttribute("aria-selected", String(place === next)));
+    question().setAttribute("aria-activedescendant", items[next].id);
+    items[next].scrollIntoView({ block: "nearest" });
+  }
+  const saveDraft = () => store.set(draftKey(), question().value);
+  document.addEventListener("input", (event) => {
+    if (event.target !== question()) return;
+    grow();
+    saveDraft();
+    $("#composer-error").textContent = "";
+    completeWord();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.target !== question() || event.isComposing) return;
+    const list = $("#completion");
+    if (!list.hidden && ["ArrowDown", "ArrowUp"].includes(event.key)) {
+      event.preventDefault();
+      moveChoice(event.key === "ArrowDown" ? 1 : -1);
+    } else if (!list.hidden && ["Tab", "Enter"].includes(event.key) && !event.shiftKey) {
+      event.preventDefault();
+      choose($("[aria-selected=true]", list));
+    } else if (!list.hidden && event.key === "Escape") {
+      event.stopImmediatePropagation();
+      list.hidden = true;
+    } else if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      if (!body.dataset.answering && question().value.trim()) composer().requestSubmit();
+    }
+  });
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.dataset.confirm && !confirm(form.dataset.confirm)) { event.preventDefault(); return; }
+    if (form === composer() && !form.hasAttribute("hx-post")) {
+      if (form.dataset.sent) { event.preventDefault(); return; }
+      form.dataset.sent = "1";
+      store.set(draftKey(), "");
+    }
+  }, true);
+  addEventListener("pageshow", () => { if (composer()) delete composer().dataset.sent; });
+  body.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.elt !== composer() || !event.detail.successful) return;
+    question().value = "";
+    saveDraft();
+    grow();
+    thread()?.scrollTo({ top: thread().scrollHeight });
+  });
+  body.addEventListener("htmx:afterSettle", start);
+
+  // --- the answer stream. Each part says which characters it covers, so nothing can be written twice.
+  const thread = () => $("#thread");
+  const nearEnd = () => !thread() || thread().scrollHeight - thread().scrollTop - thread().clientHeight <= 48;
+  function keepEnd(change) {
+    const follow = nearEnd();
+    change();
+    if (follow && thread()) thread().scrollTop = thread().scrollHeight;
+  }
+  const fragment = (html) => {
+    const template = document.createElement("template");
+    template.innerHTML = html;
+    return template.content;
+  };
+  function stream(article) {
+    if (article.dataset.connected) return;
+    article.dataset.connected = "1";
+    body.dataset.answering = article.dataset.stopUrl;
+    const blocks = $(".blocks", article), tail = $(".tail", article);
+    let last = 0, length = 0, done = 0, tries = 0, source, quiet;
+    const on = (name, handle) => source.addEventListener(name, (event) => {
+      last = Math.max(last, Number(event.lastEventId) || 0);
+      tries = 0;
+      listen();
+      handle(JSON.parse(event.data));
+    });
+    function listen() { // a sleeping phone or a proxy may leave a dead connection that never fails
+      clearTimeout(quiet);
+      quiet = setTimeout(again, 45000);
+    }
+    function again() {
+      source.close();
+      clearTimeout(quiet);
+      if (!article.isConnected) return;
+      setTimeout(connect, Math.min(8000, 250 * 2 ** tries++));
+    }
+    async function finish() {
+      source.close();
+      clearTimeout(quiet);
+      const response = await fetch(article.dataset.final, { headers: { "HX-Request": "true" } }).catch(() => null);
+      if (!response?.ok) { setTimeout(finish, 2000); return; }
+      const html = await response.text();
+      if (article.isConnected) keepEnd(() => {
+        const ready = fragment(html).firstElementChild;
+        article.replaceWith(ready);
+        htmx.process(ready);
+      });
+      if (!$("[data-stream]")) delete body.dataset.answering;
+      markCurrent();
+    }
+    function connect() {
+      source = new EventSource(`${article.dataset.stream}?after=${last}`);
+      listen();
+      source.onerror = again;
+      on("stage", (data) => { $(".stages", article).innerHTML = data.html; });
+      on("evidence", (data) => keepEnd(() => { $(".evidence", article).innerHTML = data.html; markCurrent(); }));
+      on("text", (data) => {
+        if (data.end <= length) return;
+        const fresh = data.at >= length ? data.text : [...data.text].slice(length - data.at).join("");
+        length = data.end;
+        keepEnd(() => tail.append(fresh));
+      });
+      on("block", (data) => {
+        if (data.end <= done) return;
+        const rest = [...tail.textContent].slice(data.end - done).join("");
+        done = data.end;
+        keepEnd(() => {
+          blocks.append(fragment(data.html));
+          tail.textContent = rest.replace(/^\n+/, "");
+          done = data.end + (rest.length - tail.textContent.length);
+        });
+      });
+      ["done", "stopped", "error"].forEach((name) => on(name, finish));
+    }
+    connect();
+  }
+  const post = (url) => fetch(url, {
+    method: "POST",
+    headers: { "HX-Request": "true", ...JSON.parse(body.getAttribute("hx-headers")) },
+  }).catch(() => say("The server did not answer. Check the connection, then try again."));
+  const stop = () => body.dataset.answering && post(body.dataset.answering);
+
+  function start() {
+    $$("[data-stream]").forEach(stream);
+    if (!$("[data-stream]")) delete body.dataset.answering;
+  }
+
+  // --- clicks
+  document.addEventListener("click", (event) => {
+    const at = (selector) => event.target.closest(selector);
+    const plain = !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey && event.button === 0;
+    let hit;
+    $$("details.menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
+    if ((hit = at("a.citation[href], .evidence a[data-n][href], a[data-pane-link]")) && plain && pane()) {
+      event.preventDefault();
+      openPane(hit.href);
+    } else if (at("[data-close-pane]") && plain && body.dataset.conversation) {
+      event.preventDefault();
+      closePane();
+    } else if (at("[data-theme-toggle]")) {
+      setTheme(themes[(themes.indexOf(root.dataset.theme || "") + 1) % 3]);
+    } else if (at("[data-toggle=drawer]")) {
+      toggleDrawer(body.dataset.drawer !== "open");
+    } else if ((hit = at("[data-copy-text]"))) {
+      copy(hit.dataset.copyText);
+    } else if ((hit = at("[data-copy]"))) {
+      const box = hit.closest(".codebox");
+      copy($("pre", box)?.textContent ?? $$(".code li", box).map((line) => line.lastElementChild.textContent).join("\n"));
+    } else if ((hit = at("[data-copy-answer]"))) {
+      copy($(".prose", hit.closest("article")).innerText, "Answer copied.");
+    } else if ((hit = at("[data-remove]"))) {
+      hit.closest(".chip").remove();
+      question().focus();
+    } else if (at("[data-add-scope]")) {
+      question().focus();
+      question().setRangeText(`${/\S$/.test(question().value) ? " " : ""}@`, question().value.length, question().value.length, "end");
+      completeWord();
+    } else if ((hit = at("#completion [role=option]"))) {
+      choose(hit);
+    } else if (at("[data-stop]")) {
+      stop();
+    } else if ((hit = at("[data-more]"))) {
+      event.preventDefault();
+      hit.remove();
+    } else if ((hit = at("[data-question]")) && plain && question()) {
+      event.preventDefault();
+      question().value = hit.dataset.question;
+      const scope = new URL(hit.href).searchParams.get("scope");
+      if (scope) addChip(scope);
+      grow();
+      question().focus();
+    } else if (at("[data-keys]")) {
+      $("#keys").showModal();
+    } else if ((hit = at("[data-close]"))) {
+      hit.closest("dialog").close();
+    }
+  });
+
+  // --- keys
+  const citations = () => $$("a.citation[href]");
+  let goes = false;
+  function walk(step) {
+    const links = citations();
+    if (!links.length) return;
+    const place = links.indexOf(document.activeElement);
+    const next = place < 0 ? (step > 0 ? 0 : links.length - 1) : (place + step + links.length) % links.length;
+    links[next].focus();
+    links[next].scrollIntoView({ block: "nearest" });
+  }
+  const last = (selector) => $$(selector).at(-1);
+  const keys = {
+    n: () => $("[data-key=n]").click(),
+    "/": () => { const field = $("#search-input"); if (field) { field.focus(); field.select(); } else location.href = $("[href='/search/']").href; },
+    j: () => walk(1),
+    k: () => walk(-1),
+    o: () => { if (document.activeElement.matches("a.citation")) document.activeElement.click(); },
+    t: () => { if (app.classList.contains("app--trace")) closePane(); else last("[data-trace]")?.click(); },
+    y: () => { const button = $("[data-permalink]"); if (button) copy(button.dataset.copyText, "Permalink copied."); },
+    c: () => last("[data-copy-answer]")?.click(),
+    e: () => { const asked = last("[data-question-text]"); if (asked && question()) { question().value = asked.textContent; grow(); question().focus(); } },
+    r: () => last("[data-retry]")?.click(),
+    "?": () => $("#keys").showModal(),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey || $("dialog[open]")) return;
+    const typing = event.target.matches("input, textarea, select, [contenteditable]");
+    if (event.key === "Escape") {
+      if (body.dataset.drawer === "open") toggleDrawer(false);
+      else if (body.dataset.answering && !(pane() && !pane().hidden && pane().contains(event.target))) stop();
+      else if (!closePane() && typing) event.target.blur();
+      return;
+    }
+    if (event.target.matches("[data-divider]") && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
+      setPaneWidth(paneWidth() + (event.key === "ArrowLeft" ? 2 : -2));
+      store.set("pane", String(paneWidth()));
+      return;
+    }
+    if (typing) return;
+    if (goes) {
+      goes = false;
+      if (event.key === "r") location.href = $("[href='/repositories/']").href;
+      return;
+    }
+    if (event.key === "g") { goes = true; setTimeout(() => { goes = false; }, 1200); return; }
+    if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+  });
+
+  // --- begin
+  $("[data-theme-toggle]").hidden = false;
+  setTheme(root.dataset.theme || "");
+  if (composer() && !question().value) {
+    question().value = store.get(draftKey()) || "";
+    grow();
+  }
+  start();
+  paneReady_();
+  function paneReady_() {
+    if ($("[data-code]")) paneReadyIn();
+    if (thread() && !location.hash) thread().scrollTop = thread().scrollHeight;
+  }
+  function paneReadyIn() {
+    if (pane() && !pane().hidden) { paneReady(); return; }
+    const code = $("[data-code]"), target = $(".hit", code);
+    if (target) code.scrollTop = Math.max(0, target.offsetTop - code.offsetTop - 120);
+  }
+})();
