@@ -483,6 +483,8 @@ def _explained(error: BaseException, seconds: float) -> LLMError:
         return LLMRefused(f"{where} refused a prompt longer than its window: set LLM_CONTEXT_TOKENS to its real size.")
     if _is_timeout(error):
         return LLMUnavailable(f"{where} did not answer within {seconds:.0f} seconds.")
+    if type(error).__name__ == "MidStreamFallbackError":
+        return LLMUnavailable(f"{where} broke off in the middle of its reply: try again.")
     if _is_network(error):
         return LLMUnavailable(f"{where} could not be reached: check that it runs, and LLM_API_BASE.")
     match status:
