@@ -11,6 +11,7 @@ import shutil
 import uuid
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from indexing.index_format import (
     FileRecord,
     Manifest,
     PartInfo,
+    Postings,
     SegmentInfo,
     file_hash,
     read_manifest,
@@ -135,16 +137,57 @@ class PostingsWriter:
         self._lengths.append(sum(frequencies.values()))
 
     def write(self, parts: PartWriter, name: str) -> None:
-        hashes = np.frombuffer(self._hashes, dtype=np.uint64)
         per_row = np.frombuffer(self._per_row, dtype=np.uint32)
-        order = np.argsort(hashes, kind="stable")  # stable: within a term, rows stay ascending
-        unique, counts = np.unique(hashes[order], return_counts=True)
-        rows = np.repeat(np.arange(len(per_row), dtype=np.uint32), per_row)
-        parts.add(f"terms.{name}.hashes", unique)
-        parts.add(f"terms.{name}.starts", starts_of(counts, np.uint32))
-        parts.add(f"terms.{name}.rows", rows[order])
-        parts.add(f"terms.{name}.freqs", np.frombuffer(self._freqs, dtype=np.uint8)[order])
-        parts.add(f"terms.{name}.lengths", np.frombuffer(self._lengths, dtype=np.uint32))
+        _write_postings(
+            parts,
+            name,
+            hashes=np.frombuffer(self._hashes, dtype=np.uint64),
+            rows=np.repeat(np.arange(len(per_row), dtype=np.uint32), per_row),
+            freqs=np.frombuffer(self._freqs, dtype=np.uint8),
+            lengths=np.frombuffer(self._lengths, dtype=np.uint32),
+        )
+
+
+def write_replaced_postings(
+    parts: PartWriter, name: str, old: Postings, replaced: Mapping[int, Mapping[str, int]]
+) -> None:
+    """Term list `name` again, with other terms (each with how often it occurs) for the rows in `replaced`."""
+    kept = ~np.isin(old.rows, np.fromiter(replaced, dtype=np.uint32))
+    new = [(term_hash(term), row, count) for row, terms in replaced.items() for term, count in terms.items()]
+    lengths = np.array(old.lengths)
+    for row, terms in replaced.items():
+        lengths[row] = sum(terms.values())
+    _write_postings(
+        parts,
+        name,
+        hashes=np.concatenate([np.repeat(old.hashes, np.diff(old.starts))[kept], _column(new, 0, np.uint64)]),
+        rows=np.concatenate([old.rows[kept], _column(new, 1, np.uint32)]),
+        freqs=np.concatenate([old.freqs[kept], np.minimum(_column(new, 2, np.uint32), MAX_FREQUENCY)]),
+        lengths=lengths,
+    )
+
+
+def _column(records: Sequence[tuple[int, int, int]], position: int, dtype: DTypeLike) -> NDArray[Any]:
+    return np.array([record[position] for record in records], dtype=dtype)
+
+
+def _write_postings(
+    parts: PartWriter,
+    name: str,
+    *,
+    hashes: NDArray[np.uint64],
+    rows: NDArray[np.uint32],
+    freqs: NDArray[np.integer[Any]],
+    lengths: NDArray[np.uint32],
+) -> None:
+    """hashes, rows, freqs: (postings,), in any order."""
+    order = np.lexsort((rows, hashes))
+    unique, counts = np.unique(hashes[order], return_counts=True)
+    parts.add(f"terms.{name}.hashes", unique)
+    parts.add(f"terms.{name}.starts", starts_of(counts, np.uint32))
+    parts.add(f"terms.{name}.rows", rows[order])
+    parts.add(f"terms.{name}.freqs", freqs[order].astype(np.uint8))
+    parts.add(f"terms.{name}.lengths", lengths)
 
 
 class _Names:
@@ -338,12 +381,17 @@ def _keep_aside(manifest: Path, previous: Path) -> None:
 
 
 def remove_unnamed(directory: Path) -> None:
-    """Delete segments that neither the manifest nor the one before it names. Readers that mapped them keep them."""
-    named: set[str] = set()
-    for name in (MANIFEST, PREVIOUS_MANIFEST):
-        path = directory / name
-        if path.exists():
-            named |= Manifest.from_json(path.read_text(), where=path).folders()
+    """Delete segments that neither the manifest nor the one before it names. Readers that mapped them keep them.
+
+    Does nothing while there is a manifest that cannot be read: what it names is not known.
+    """
+    manifest = usable_manifest(directory)
+    if manifest is None and (directory / MANIFEST).exists():
+        return
+    named = manifest.folders() if manifest else set()
+    with suppress(FileNotFoundError, DamagedIndex, UnsupportedFormat):
+        previous = directory / PREVIOUS_MANIFEST
+        named |= Manifest.from_json(previous.read_text(), where=previous).folders()
     for folder in (directory / SEGMENTS).glob("*"):
         if folder.name not in named:
             shutil.rmtree(folder, ignore_errors=True)

@@ -77,7 +77,7 @@ class VectorCache:
         self._remember_partial(hashes)
 
     def blocks(self, hashes: bytes) -> Iterator[NDArray[np.float16]]:
-        """The rows of these hashes (16 bytes each), in order, block by block. Raises KeyError for one it does not hold."""
+        """The rows of these hashes (16 bytes each), block by block, in order. Raises KeyError for one it lacks."""
         arrays = [*self._arrays, self._partial()]  # the last one is array -1
         for start in range(0, len(hashes), BLOCK_ROWS * HASH_BYTES):
             keys = _split(hashes[start : start + BLOCK_ROWS * HASH_BYTES])

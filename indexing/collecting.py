@@ -1,0 +1,164 @@
+"""Walked files -> segments that can be searched by words: coordinates, definitions and hashed terms.
+
+Nothing here is embedded and no text is kept. The first segment is small, so that a large repository can be searched
+after seconds; each next one is larger, so that there are few. One file that fails is left out and reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+from indexing.chunking import Chunk, ChunkedFile, chunk_file
+from indexing.context import extractive_description
+from indexing.index_format import FileRecord, ReadmeSpan, SegmentInfo
+from indexing.index_writing import SegmentWriter, new_folder_id
+from indexing.masking import mask_secrets
+from indexing.offsets import LineIndex
+from indexing.profiling import TermCounter, path_flags, readme_span
+from indexing.tokenizing import stems, terms
+from indexing.walking import SkippedEntry, SourceFile, decode
+
+FIRST_SEGMENT_CHUNKS = 20_000
+LARGEST_SEGMENT_CHUNKS = 320_000  # about 250 MB of postings while it is written
+SEGMENT_GROWTH = 4
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Collected:
+    """What the files of one commit gave so far."""
+
+    segments: list[SegmentInfo] = field(default_factory=list)
+    files: int = 0
+    chunks: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)  # reason -> files
+    fallbacks: Counter[str] = field(default_factory=Counter)  # why files were cut by lines -> files
+    failed: list[bytes] = field(default_factory=list)  # paths that raised an error
+    languages: Counter[str] = field(default_factory=Counter)  # language -> chunks
+    names: TermCounter = field(default_factory=TermCounter)
+    readme: ReadmeSpan | None = None
+
+
+def collect(
+    entries: Iterable[SourceFile | SkippedEntry],
+    *,
+    directory: Path,
+    index_id: int,
+    on_entry: Callable[[SourceFile | SkippedEntry, Collected], None],
+) -> Iterator[Collected]:
+    """Yields the same growing `Collected` after each finished segment; the last time when all entries are done."""
+    collected = Collected()
+    writer: SegmentWriter | None = None
+    for entry in entries:
+        if isinstance(entry, SkippedEntry):
+            collected.skipped[entry.reason.value] += 1
+        else:
+            writer = writer or SegmentWriter(directory, segment_id=new_folder_id(index_id))
+            _add_file(writer, entry, collected)
+        on_entry(entry, collected)
+        if writer is not None and writer.chunks >= _segment_limit(len(collected.segments)):
+            collected.segments.append(writer.finish())
+            writer = None
+            yield collected
+    if writer is not None:
+        collected.segments.append(writer.finish())
+    yield collected
+
+
+def _segment_limit(position: int) -> int:
+    return min(LARGEST_SEGMENT_CHUNKS, FIRST_SEGMENT_CHUNKS * SEGMENT_GROWTH**position)
+
+
+def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected) -> None:
+    try:
+        chunked = chunk_file(source)
+        prepared = _prepare(source, chunked)
+    except Exception as error:  # noqa: BLE001 (whatever one file does to a parser, the others are indexed)
+        log.warning("file %s of blob %s was left out: %s", display(source.path), source.blob_id, type(error).__name__)
+        collected.failed.append(source.path)
+        return
+    writer.add_file(prepared.file, chunked, prepared.content_hashes)
+    for name, rows in prepared.term_rows.items():
+        for row in rows:
+            writer.terms[name].add(row)
+    collected.files += 1
+    collected.chunks += len(chunked.chunks)
+    collected.languages[source.language] += len(chunked.chunks)
+    collected.names.add(definition.name for definition in chunked.parsed.definitions)
+    if chunked.parsed.fallback:
+        collected.fallbacks[chunked.parsed.fallback] += 1
+    if collected.readme is None:
+        collected.readme = readme_span(source.path, source.blob_id, source.encoding, source.raw)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    file: FileRecord
+    content_hashes: list[int]
+    term_rows: dict[str, list[Mapping[str, int]]]  # term list -> its next rows
+
+
+def _prepare(source: SourceFile, chunked: ChunkedFile) -> _Prepared:
+    """Everything that can fail, before anything is added to the segment."""
+    path_terms = Counter(terms(display(source.path)))
+    has_secrets = _has_secrets(source)
+    all_terms, file_terms = [], Counter(path_terms)
+    for chunk in chunked.chunks:
+        own = Counter(terms(own_text(source, chunk, mask=has_secrets)))
+        if chunk.role == "primary":  # the others repeat what primary chunks hold
+            file_terms.update(own)
+        all_terms.append(path_terms + Counter(terms(chunk.symbol)) + own)
+    descriptions = [extractive_description(source, chunked, position) for position in range(len(chunked.chunks))]
+    return _Prepared(
+        file=FileRecord(
+            path=source.path,
+            blob_id=source.blob_id,
+            language=source.language,
+            encoding=source.encoding,
+            flags=int(path_flags(source.path)),
+            lines=LineIndex(source.raw, source.encoding).line_count,
+            imports=chunked.parsed.imports,
+        ),
+        content_hashes=[content_hash(source.raw[chunk.start_byte : chunk.end_byte]) for chunk in chunked.chunks],
+        term_rows={
+            "code_terms": list(all_terms),
+            "code_stems": [stem_frequencies(row) for row in all_terms],
+            "descriptions": [stem_frequencies(Counter(terms(text))) for text in descriptions],
+            "files": [stem_frequencies(file_terms)],
+        },
+    )
+
+
+def stem_frequencies(frequencies: Mapping[str, int]) -> Counter[str]:
+    """How often each stem occurs, from how often each term does; stop words are left out."""
+    found: Counter[str] = Counter()
+    for term, count in frequencies.items():
+        for stem in stems((term,)):
+            found[stem] += count
+    return found
+
+
+def own_text(source: SourceFile, chunk: Chunk, *, mask: bool) -> str:
+    """The chunk as it stands in the file."""
+    text = decode(source.raw[chunk.start_byte : chunk.end_byte], source.encoding)
+    return mask_secrets(text) if mask else text
+
+
+def _has_secrets(source: SourceFile) -> bool:
+    """Looked for once a file, because nearly all have none."""
+    text = source.text.decode("utf-8", "replace")
+    return mask_secrets(text) != text
+
+
+def content_hash(raw: bytes) -> int:
+    return int.from_bytes(blake2b(raw, digest_size=8).digest(), "little")
+
+
+def display(path: bytes) -> str:
+    return path.decode("utf-8", "backslashreplace")

@@ -1,0 +1,264 @@
+"""Walked files -> the vectors of the segments that `collecting` made of them.
+
+The texts are derived from the files a second time, because they contain source and are kept nowhere: parsing costs
+about a hundredth of embedding. Texts wait in a window of bounded size, are embedded in order of length (little
+padding) and dropped; only hashes and vectors stay. A batch that does not come back in time ends the build.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from django.conf import settings
+from numpy.typing import NDArray
+
+from indexing.chunking import ChunkedFile, chunk_file
+from indexing.collecting import display
+from indexing.context import EmbeddedTexts, embedded_texts, file_text
+from indexing.embedding import Embedder, forget_embedders
+from indexing.errors import EmbeddingError
+from indexing.index_format import CHUNK_DTYPE, SEGMENTS, VECTOR_LISTS, PartInfo, Segment, SegmentInfo
+from indexing.index_writing import PartWriter
+from indexing.vector_cache import TextHasher, VectorCache
+from indexing.walking import SkippedEntry, SourceFile
+
+WINDOW_TEXTS = 2_048
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ListRows:
+    """Rows of one vector list while its texts are met: a hash per row, a count per owner."""
+
+    hashes: bytearray = field(default_factory=bytearray)
+    counts: array[int] = field(default_factory=lambda: array("I"))
+
+    def add(self, hashes: Sequence[bytes]) -> None:
+        """The next owner's rows."""
+        self.hashes += b"".join(hashes)
+        self.counts.append(len(hashes))
+
+
+@dataclass(slots=True)
+class SegmentRows:
+    info: SegmentInfo
+    lists: dict[str, ListRows] = field(default_factory=lambda: {name: ListRows() for name in VECTOR_LISTS})
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    text: str
+    chunks: int  # how many chunks are done with it: 1 for the last code row of a chunk
+    path: bytes
+
+
+class Vectoriser:
+    """Embeds what the cache does not hold. `on_done(chunks, embedded, path)` is called after each batch."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        cache: VectorCache,
+        *,
+        check: Callable[[], None],
+        on_done: Callable[[int, bool, bytes], None],
+    ) -> None:
+        self.embedder = embedder
+        self.cache = cache
+        self.left_out: list[bytes] = []  # files without vectors
+        self._hasher = TextHasher(embedder.info)
+        self._check = check
+        self._on_done = on_done
+        self._waiting: dict[bytes, _Waiting] = {}
+        self._batches = 0
+
+    def vectorise(self, entries: Iterable[SourceFile | SkippedEntry], segments: Sequence[Segment]) -> list[SegmentRows]:
+        """Every text of the segments is in the cache afterwards. `entries` come in the order of the segments' files.
+
+        Raises EmbeddingError, and whatever `check` raises.
+        """
+        rows = [SegmentRows(segment.info) for segment in segments]
+        for source, number, file_row in files_of_segments(entries, segments):
+            self._check()
+            self._take(source, segments[number], file_row, rows[number].lists)
+            if len(self._waiting) >= WINDOW_TEXTS:
+                self.embed_waiting()
+        self.embed_waiting()
+        return rows
+
+    def _take(self, source: SourceFile, segment: Segment, row: int, lists: dict[str, ListRows]) -> None:
+        chunks = segment.chunks[segment.file_chunks[row] : segment.file_chunks[row + 1]]
+        derived = self._derive(source, chunks)
+        if derived is None:
+            self.left_out.append(source.path)
+            derived = [EmbeddedTexts(rows=(), description="")] * len(chunks), ""
+        for texts in derived[0]:
+            codes = [self.wait_for(text, path=source.path) for text in texts.rows[:-1]]
+            codes += [self.wait_for(text, path=source.path, chunks=1) for text in texts.rows[-1:]]
+            lists["code"].add(codes)
+            lists["descriptions"].add(self.wait_for_windows(texts.description, path=source.path))
+        lists["files"].add(self.wait_for_windows(derived[1], path=source.path))
+
+    def _derive(self, source: SourceFile, chunks: NDArray[np.void]) -> tuple[list[EmbeddedTexts], str] | None:
+        """Texts of the chunks and of the file; None when they cannot be made: the file is then found by words only."""
+        count_tokens, max_tokens = self.embedder.count_tokens, self.embedder.max_tokens
+        try:
+            chunked = chunk_file(source)
+            if not same_cuts(chunks, chunked):
+                return None
+            texts = embedded_texts(source, chunked, count_tokens=count_tokens, max_tokens=max_tokens)
+            return texts, file_text(source, chunked)
+        except Exception as error:  # noqa: BLE001 (whatever one file does, the others get their vectors)
+            log.warning("no vectors for file %s: %s", display(source.path), type(error).__name__)
+            return None
+
+    def wait_for_windows(self, text: str, *, path: bytes) -> list[bytes]:
+        """One row, or several when the text is longer than the model's window; none without words."""
+        pieces = windows(text, count_tokens=self.embedder.count_tokens, max_tokens=self.embedder.max_tokens)
+        return [self.wait_for(piece, path=path) for piece in pieces]
+
+    def wait_for(self, text: str, *, path: bytes, chunks: int = 0) -> bytes:
+        """Returns the text's hash; its vector is in the cache after `embed_waiting`."""
+        key = self._hasher.hash(text)
+        if key in self.cache or key in self._waiting:
+            if chunks:
+                self._on_done(chunks, False, path)
+        else:
+            self._waiting[key] = _Waiting(text, chunks, path)
+        return key
+
+    def embed_waiting(self) -> None:
+        queue = sorted(self._waiting.items(), key=lambda item: len(item[1].text))
+        size = settings.EMBEDDING_BATCH
+        for start in range(0, len(queue), size):
+            self._check()
+            self._embed_batch(dict(queue[start : start + size]))
+        self._waiting = {}
+
+    def _embed_batch(self, batch: dict[bytes, _Waiting]) -> None:
+        self._batches += 1
+        first = next(iter(batch.values()))
+        texts = [waiting.text for waiting in batch.values()]
+        vectors = self._in_time(texts, f"batch {self._batches}, file {display(first.path)}")
+        self.cache.add(list(batch), vectors)
+        self._on_done(sum(waiting.chunks for waiting in batch.values()), True, first.path)
+
+    def _in_time(self, texts: list[str], where: str) -> NDArray[np.float32]:
+        """Runs beside this thread, because nothing else can end a call that hangs inside the model."""
+        result: list[NDArray[np.float32]] = []
+        errors: list[BaseException] = []
+
+        def embed() -> None:
+            try:
+                result.append(self.embedder.embed_documents(texts))
+            except BaseException as error:  # noqa: BLE001 (raised again in the thread that waits)
+                errors.append(error)
+
+        worker = threading.Thread(target=embed, daemon=True)
+        worker.start()
+        worker.join(settings.EMBEDDING_TIMEOUT_SECONDS)
+        if worker.is_alive():
+            forget_embedders()
+            raise EmbeddingError(
+                f"The embedding model did not answer within {settings.EMBEDDING_TIMEOUT_SECONDS} s ({where}). "
+                "Retry goes on from there; EMBEDDING_TIMEOUT_SECONDS allows more time."
+            )
+        if errors:
+            raise errors[0]
+        return result[0]
+
+
+def same_cuts(chunks: NDArray[np.void], chunked: ChunkedFile) -> bool:
+    """False when a parse that was given up for its time the first time succeeded now, or the other way round."""
+    return chunks.dtype == CHUNK_DTYPE and [(int(row["start_byte"]), int(row["end_byte"])) for row in chunks] == [
+        (chunk.start_byte, chunk.end_byte) for chunk in chunked.chunks
+    ]
+
+
+def windows(text: str, *, count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
+    """The text in as few pieces as fit the window, cut between words; a word above the window is cut itself.
+
+    >>> windows("a b c d e", count_tokens=lambda text: len(text.split()), max_tokens=2)
+    ['a b', 'c d', 'e']
+    """
+    pieces: list[str] = []
+    rest = text.strip()
+    while rest and count_tokens(rest) > max_tokens:
+        cut = _longest_fit(rest, count_tokens, max_tokens)
+        space = max(rest.rfind(" ", 1, cut + 1), rest.rfind("\n", 1, cut + 1))
+        cut = space if space > 0 else cut
+        pieces.append(rest[:cut].rstrip())
+        rest = rest[cut:].lstrip()
+    return [*pieces, rest] if rest else pieces
+
+
+def _longest_fit(text: str, count_tokens: Callable[[str], int], max_tokens: int) -> int:
+    """Characters of the longest beginning that fits, at least one."""
+    low, high = 1, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count_tokens(text[:middle]) <= max_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def write_vectors(rows: SegmentRows, *, directory: Path, cache: VectorCache, suffix: str) -> dict[str, PartInfo]:
+    """The parts of all vector lists of one segment, under file names of their own generation."""
+    parts = PartWriter(directory, folder=rows.info.id, suffix=suffix)
+    for name, collected in rows.lists.items():
+        write_list(parts, name, collected, cache)
+    parts.sync()
+    return parts.parts
+
+
+def write_list(parts: PartWriter, name: str, rows: ListRows, cache: VectorCache) -> None:
+    hashes = bytes(rows.hashes)
+    parts.add_vectors(name, cache.blocks(hashes), counts=rows.counts, hashes=hashes, dimensions=cache.dimensions)
+
+
+def files_of_segments(
+    entries: Iterable[SourceFile | SkippedEntry], segments: Sequence[Segment]
+) -> Iterator[tuple[SourceFile, int, int]]:
+    """(source file, position of its segment, its file row) for entries in the order in which they were collected.
+
+    Entries that are in no segment are passed over: skipped files and files that failed.
+    """
+    number, row = 0, 0
+    for entry in entries:
+        while number < len(segments) and row == segments[number].info.files:
+            number, row = number + 1, 0
+        if number == len(segments):
+            return
+        if isinstance(entry, SourceFile) and segments[number].paths.raw(row) == entry.path:
+            yield entry, number, row
+            row += 1
+
+
+def open_segments(directory: Path, infos: Iterable[SegmentInfo]) -> list[Segment]:
+    """Segments that are written but not published yet."""
+    return [Segment(directory / SEGMENTS / info.id, info) for info in infos]
+
+
+class Rate:
+    """Embedded chunks per second since the first one; what was reused does not count."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._chunks = 0
+
+    def add(self, chunks: int) -> None:
+        self._chunks += chunks
+
+    @property
+    def per_second(self) -> float:
+        return self._chunks / max(time.monotonic() - self._started, 1e-6)
