@@ -236,7 +236,9 @@ def _read_tree(tree: Tree, query: Query, text: bytes, language: str) -> Syntax:
                 prefixes.append((node.start_byte, node.end_byte))
         if node := nodes.get("import"):
             import_ranges.add((node.start_byte, node.end_byte))
-        modules += [(node.start_byte, _node_text(node, text)) for node in captures.get("module", ()) if "name" not in nodes]
+        modules += [
+            (node.start_byte, _node_text(node, text)) for node in captures.get("module", ()) if "name" not in nodes
+        ]
         packages += [(node.start_byte, _node_text(node, text)) for node in captures.get("package", ())]
         if "name" in nodes:
             _note_definition(found, nodes, rank, text)
@@ -328,8 +330,10 @@ def _read_name(node: Node, text: bytes) -> tuple[str, tuple[str, ...], int]:
         return "".join(written.split()), (), node.start_byte
     *scope, name = [part for part in _NAME_SEPARATOR.split(plain) if part] or [plain]
     position = max(0, written.rfind(name))
-    return name, tuple(part for part in scope if part not in _SILENT_SCOPES), node.start_byte + len(
-        written[:position].encode()
+    return (
+        name,
+        tuple(part for part in scope if part not in _SILENT_SCOPES),
+        node.start_byte + len(written[:position].encode()),
     )
 
 
@@ -380,7 +384,9 @@ def _extended_start(start: int, prefixes: list[tuple[int, int]], ends: list[int]
 def starts_line(text: bytes, offset: int) -> bool:
     """Whether only blanks are before it on its line. Lines are looked at 400 bytes back at most."""
     lead = text[max(0, offset - 400) : offset]
-    return not lead[max(lead.rfind(b"\n"), lead.rfind(b"\r")) + 1 :].strip() and (len(lead) < 400 or lead.count(b"\n") + lead.count(b"\r") > 0)
+    return not lead[max(lead.rfind(b"\n"), lead.rfind(b"\r")) + 1 :].strip() and (
+        len(lead) < 400 or lead.count(b"\n") + lead.count(b"\r") > 0
+    )
 
 
 def line_lead(text: bytes, offset: int) -> int:

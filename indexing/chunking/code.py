@@ -1,0 +1,280 @@
+"""Structure-aware chunks of code, in the manner of cAST (Zhang et al. 2025): keep the largest syntax units that fit.
+
+Only units that are too large are opened; their children offer places to cut, and small neighbours are merged again.
+A cut is the start of a named node that begins a line, so closing punctuation stays with what it closes and the blanks
+between cuts are all that no chunk holds. Documentation, decorators and modifiers lie inside the range of their
+definition, where nothing is cut before its body. A function is a chunk of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from indexing.chunking.lines import split_lines
+from indexing.chunking.spans import Sizes, Span, Text, tile
+from indexing.parsing import CONTAINER_KINDS, FUNCTION_KINDS, Definition, ParsedFile, Syntax, line_lead, starts_line
+
+_TINY_CHARS = 60  # a definition with a body is its own chunk from here on ...
+_SMALL_CHARS = 200  # ... one without a body (a prototype, an equation) from here on; so long may a glued header be
+_LEFTOVER_CHARS = 100  # less than this joins its neighbour even above the target
+_STAYS_WITH_PREVIOUS = frozenset({"getter", "setter", "function_body", "pragma", "where", "else", "heredoc_body"})
+_OPENERS = b"{(["
+_CLOSERS = (b"}", b")", b"]", b"end", b";", b",")
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Text between two cuts. `owner` is the innermost opened definition around it, -1 for the file."""
+
+    start: int
+    end: int
+    owner: int
+    is_header: bool  # begins its owner
+    is_real: bool  # holds a definition that deserves its own chunk
+
+
+def chunk(text: Text, syntax: Syntax, sizes: Sizes) -> list[Span]:
+    """Primary spans that tile the text, and an outline for every container that was opened."""
+    assert syntax.tree is not None
+    parsed = syntax.parsed
+    cuts = _definition_cuts(text, parsed.definitions, _candidate_cuts(text, syntax, sizes), sizes)
+    ranges = bounded(text, tile(text, [0, *cuts], len(text.data)), sizes)
+    segments = _merge(text, parsed.definitions, _segments(text, parsed.definitions, ranges), sizes)
+    spans = [_name(segment, parsed) for segment in segments]
+    return [*spans, *_outlines(text, parsed, [span.start for span in spans])]
+
+
+def _candidate_cuts(text: Text, syntax: Syntax, sizes: Sizes) -> set[int]:
+    """Where the children of opened nodes begin a line."""
+    opener = _Opener(text, syntax, sizes)
+    cuts: set[int] = set()
+    stack = [syntax.tree.root_node] if syntax.tree else []
+    while stack:
+        node = stack.pop()
+        previous: Node | None = None
+        comment_end = -1
+        for child in node.children:
+            start = child.start_byte
+            if child.is_named:
+                lead = line_lead(text.data, start)
+                begins_line = starts_line(text.data, lead)
+                glued = comment_end >= 0 and text.data.count(b"\n", comment_end, start) <= 1
+                if begins_line and not glued and _may_begin(child, previous, text.data):
+                    cuts.add(lead)
+                is_comment = begins_line and _is_prefix(child.type)
+                comment_end = _content_end(child, text.data) if is_comment else -1
+                if opener.is_too_large(child):
+                    stack.append(child)
+            previous = child
+    return cuts
+
+
+def _is_prefix(node_type: str) -> bool:
+    return "comment" in node_type or node_type in ("attribute_item", "decorator", "annotation", "haddock")
+
+
+def _content_end(node: Node, data: bytes) -> int:
+    """Some grammars count the line end as part of a comment."""
+    end = node.end_byte
+    while end > node.start_byte and data[end - 1] in b"\r\n":
+        end -= 1
+    return end
+
+
+def _may_begin(child: Node, previous: Node | None, data: bytes) -> bool:
+    """Not a closer, not a body that opens on its own line, nothing that completes what is before it."""
+    if child.type in _STAYS_WITH_PREVIOUS or data.startswith(_CLOSERS, child.start_byte):
+        return False
+    if data[child.start_byte : child.start_byte + 1] in (b"{", b"(", b"["):
+        return previous is None or not previous.is_named or previous.type == child.type
+    return True
+
+
+class _Opener:
+    """Decides which nodes are opened."""
+
+    def __init__(self, text: Text, syntax: Syntax, sizes: Sizes) -> None:
+        self._text, self._sizes = text, sizes
+        self._definitions = syntax.parsed.definitions
+        self._node_definitions = syntax.node_definitions
+        self._functions = sorted(d.name_byte for d in self._definitions if d.kind in FUNCTION_KINDS)
+
+    def is_too_large(self, node: Node) -> bool:
+        start, end = node.start_byte, node.end_byte
+        if end - start <= self._sizes.target_chars:
+            return False
+        position = self._node_definitions.get(node.id, -1)
+        definition = self._definitions[position] if position >= 0 else None
+        if definition is not None:
+            start, end = min(start, definition.start_byte), max(end, definition.end_byte)
+        size = self._text.chars(start, end)
+        if size > self._sizes.max_chars:
+            return True
+        if size <= self._sizes.target_chars or (definition is not None and definition.kind in FUNCTION_KINDS):
+            return False
+        functions = bisect_left(self._functions, end) - bisect_left(self._functions, start)
+        is_value = definition is not None and definition.kind not in CONTAINER_KINDS
+        return functions >= (2 if is_value else 1) and not self._is_inside_function(start)
+
+    def _is_inside_function(self, offset: int) -> bool:
+        position = bisect_right(self._definitions, offset, key=lambda definition: definition.start_byte) - 1
+        while position >= 0:
+            definition = self._definitions[position]
+            if definition.start_byte < offset < definition.end_byte:
+                return definition.kind in FUNCTION_KINDS
+            position = definition.parent
+        return False
+
+
+def _definition_cuts(text: Text, definitions: tuple[Definition, ...], candidates: set[int], sizes: Sizes) -> list[int]:
+    """Candidates in front of a body move to where their definition begins, documentation included."""
+    cuts = sorted(candidates)
+    kept = set(cuts)
+    for definition in definitions:
+        first = bisect_left(cuts, definition.start_byte)
+        if first == len(cuts) or cuts[first] > definition.head_byte:
+            continue
+        kept.add(definition.start_byte)
+        header = text.chars(definition.start_byte, definition.body_byte)
+        guard = definition.body_byte if header <= sizes.max_chars else definition.name_byte
+        for cut in cuts[bisect_right(cuts, definition.start_byte) : bisect_left(cuts, guard)]:
+            kept.discard(cut)
+    return sorted(kept)
+
+
+def bounded(text: Text, ranges: list[tuple[int, int]], sizes: Sizes) -> list[tuple[int, int]]:
+    """Cut by lines what is too large and has no children to cut at."""
+    bounded: list[tuple[int, int]] = []
+    for start, end in ranges:
+        if end - start > sizes.max_chars and text.chars(start, end) > sizes.max_chars:
+            bounded += split_lines(
+                text, start, end, max_chars=sizes.max_chars, first_lines=sizes.lines, later_lines=sizes.lines
+            )
+        else:
+            bounded.append((start, end))
+    return bounded
+
+
+def _segments(text: Text, definitions: tuple[Definition, ...], ranges: Iterable[tuple[int, int]]) -> list[_Segment]:
+    segments: list[_Segment] = []
+    open_ones: list[int] = []
+    position = 0
+    for start, end in ranges:
+        while position < len(definitions) and definitions[position].start_byte < start:
+            open_ones.append(position)
+            position += 1
+        open_ones = [index for index in open_ones if definitions[index].end_byte > start]
+        owner = open_ones[-1] if open_ones else -1
+        is_header = is_real = False
+        while position < len(definitions) and definitions[position].start_byte < end:
+            definition = definitions[position]
+            if definition.end_byte > end:
+                if definition.start_byte == start:
+                    owner, is_header = position, True
+                open_ones.append(position)
+            else:
+                is_real = is_real or _is_real(text, definition)
+            position += 1
+        segments.append(_Segment(start, end, owner, is_header, is_real))
+    return segments
+
+
+def _is_real(text: Text, definition: Definition) -> bool:
+    if definition.kind not in FUNCTION_KINDS and definition.kind not in CONTAINER_KINDS:
+        return False
+    has_body = definition.body_byte < definition.end_byte
+    size = text.chars(definition.start_byte, definition.end_byte)
+    return size > (_TINY_CHARS if has_body else _SMALL_CHARS)
+
+
+def _merge(text: Text, definitions: tuple[Definition, ...], segments: list[_Segment], sizes: Sizes) -> list[_Segment]:
+    merged: list[_Segment] = []
+    for segment in segments:
+        if merged and _may_merge(text, definitions, merged[-1], segment, sizes):
+            merged[-1].end = segment.end
+            merged[-1].is_real = merged[-1].is_real or segment.is_real
+        else:
+            merged.append(segment)
+    return merged
+
+
+def _may_merge(
+    text: Text, definitions: tuple[Definition, ...], last: _Segment, segment: _Segment, sizes: Sizes
+) -> bool:
+    inside_owner = segment.owner == last.owner and not segment.is_header
+    if not inside_owner or last.is_real:
+        return False
+    size = text.chars(last.start, segment.end)
+    if size > sizes.max_chars:
+        return False
+    last_size = text.chars(last.start, last.end)
+    if segment.is_real:
+        return last.is_header and last_size <= _SMALL_CHARS
+    in_function = last.owner >= 0 and definitions[last.owner].kind in FUNCTION_KINDS
+    if not in_function:
+        return text.lines(last.start, segment.end) <= sizes.lines
+    leftover = min(last_size, text.chars(segment.start, segment.end)) < _LEFTOVER_CHARS
+    return size <= sizes.target_chars or leftover or (last.is_header and last_size <= _SMALL_CHARS)
+
+
+def _name(segment: _Segment, parsed: ParsedFile) -> Span:
+    """A chunk is called after the definition that fills half of it, else after the one around it."""
+    start, end, definitions = segment.start, segment.end, parsed.definitions
+    largest = max(_outer_definitions(start, end, definitions), key=lambda d: d.end_byte - d.start_byte, default=None)
+    owner = definitions[segment.owner] if segment.owner >= 0 else None
+    if largest is not None and (owner is None or 2 * (largest.end_byte - largest.start_byte) >= end - start):
+        return Span(start, end, largest.kind, symbol_of(largest, parsed.package))
+    if owner is not None:
+        is_part = segment.is_header or owner.kind in FUNCTION_KINDS
+        return Span(start, end, owner.kind if is_part else "block", symbol_of(owner, parsed.package))
+    return Span(start, end, "imports" if _is_imports(start, end, parsed.import_ranges) else "block")
+
+
+def symbol_of(definition: Definition, package: str) -> str:
+    return f"{package}.{definition.qualified_name}" if package else definition.qualified_name
+
+
+def _outer_definitions(start: int, end: int, definitions: tuple[Definition, ...]) -> list[Definition]:
+    """Definitions inside the range that are not inside another one there."""
+    outer: list[Definition] = []
+    position = bisect_left(definitions, start, key=lambda definition: definition.start_byte)
+    reached = start
+    while position < len(definitions) and definitions[position].start_byte < end:
+        definition = definitions[position]
+        if definition.start_byte >= reached and definition.end_byte <= end:
+            outer.append(definition)
+            reached = definition.end_byte
+        position += 1
+    return outer
+
+
+def _is_imports(start: int, end: int, import_ranges: tuple[tuple[int, int], ...]) -> bool:
+    inside = [(first, last) for first, last in import_ranges if start <= first and first < end]
+    return bool(inside) and 2 * sum(min(last, end) - first for first, last in inside) >= end - start
+
+
+def _outlines(text: Text, parsed: ParsedFile, starts: list[int]) -> list[Span]:
+    """One for each class, interface or module that is spread over several chunks; it cites the header."""
+    outlines: list[Span] = []
+    with_members = {definition.parent for definition in parsed.definitions}
+    for position, definition in enumerate(parsed.definitions):
+        if definition.kind not in CONTAINER_KINDS or position not in with_members:
+            continue
+        chunks = bisect_left(starts, definition.end_byte) - bisect_right(starts, definition.start_byte)
+        if chunks < 1:
+            continue
+        start, end = text.trim(definition.start_byte, _header_end(position, parsed.definitions))
+        outlines.append(Span(start, end, "outline", symbol_of(definition, parsed.package), role="outline"))
+    return outlines
+
+
+def _header_end(position: int, definitions: tuple[Definition, ...]) -> int:
+    definition = definitions[position]
+    if definition.body_byte < definition.end_byte:
+        return max(definition.body_byte, definition.head_byte + 1)
+    first_member = definitions[position + 1]  # the caller saw that there is one
+    return max(first_member.start_byte, definition.head_byte + 1)
