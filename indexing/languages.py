@@ -245,8 +245,8 @@ EMBEDDED_ONLY = frozenset("comment doxygen jsdoc luadoc luap markdown_inline pri
 CONFIG_LANGUAGES = frozenset({"dockerfile", "ini", "json", "make", "properties", "sql", "toml", "yaml"})
 # Prose, tables and lists: nothing in them is worth a syntax tree.
 TEXT_LANGUAGES = frozenset(
-    "asciidoc beancount csv gitattributes gitcommit gitignore gosum org pem pgn po psv pymanifest requirements rst text "
-    "tsv".split()
+    "asciidoc beancount csv gitattributes gitcommit gitignore gosum org pem pgn po psv pymanifest requirements rst "
+    "text tsv".split()
 )
 
 
@@ -312,6 +312,7 @@ _BY_CONTENT: dict[str, tuple[tuple[str, re.Pattern[bytes]], ...]] = {
     "conf": (("hyprlang", re.compile(rb"^\s*(exec-once|bind[a-z]*\s*=\s*\$)", re.M)), ("ini", re.compile(rb"\A"))),
     "php": (("hack", re.compile(rb"\A(#![^\n]*\n)?<\?hh\b")),),
 }
+_RECORD_PER_LINE = (b".jsonl", b".ndjson")  # JSON values, but the file as a whole is none
 _OPENAPI_YAML = re.compile(rb"^(?P<q>[\"']?)(openapi|swagger)(?P=q)[ \t]*:[ \t]*[\"']?[23]\.", re.M)
 _OPENAPI_JSON = re.compile(rb"\"(openapi|swagger)\"\s*:\s*\"[23]\.")
 
@@ -340,8 +341,8 @@ def _by_extension(name: str, head: bytes) -> str:
         for language, pattern in _BY_CONTENT.get(ending, ()):
             if pattern.search(head):
                 return language
-        if language := _BY_EXTENSION.get(ending):
-            return language
+        if ending in _BY_EXTENSION:
+            return _BY_EXTENSION[ending]
     return ""
 
 
@@ -357,6 +358,8 @@ def route_of(language: str, path: bytes) -> str:
     """Which chunker a language goes to: markdown, config, text or code. OpenAPI needs the content: `is_openapi`."""
     if language == "markdown":
         return "markdown"
+    if path.lower().endswith(_RECORD_PER_LINE):
+        return "text"
     if language in CONFIG_LANGUAGES:
         return "config"
     return "text" if language in TEXT_LANGUAGES else "code"
