@@ -95,8 +95,8 @@ def code_box(text: str, language: str) -> str:
         rows = "".join(_patch_row(line) for line in text.rstrip("\n").split("\n"))
         body = f'<div class="code" tabindex="0" role="region" aria-label="Patch"><ol>{rows}</ol></div>'
     else:
-        lines = highlighted_lines(text.rstrip("\n"), language)
-        body = f'<pre tabindex="0" role="region" aria-label="Code">{"\n".join(lines)}</pre>'
+        lines = "\n".join(highlighted_lines(text.rstrip("\n"), language))
+        body = f'<pre tabindex="0" role="region" aria-label="Code">{lines}</pre>'
     return f'<figure class="codebox">{header}{body}</figure>\n'
 
 
