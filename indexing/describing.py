@@ -63,7 +63,7 @@ class DescribeBudget:
 
 
 def describe_chunks(
-    items: Iterable[ChunkToDescribe], *, repository_id: int, budget: DescribeBudget
+    items: Iterable[ChunkToDescribe], *, repository_id: int | None, budget: DescribeBudget
 ) -> Iterator[tuple[int, str]]:
     """Yields (position in `items`, description); positions without one are left out. Raises no LLMError.
 
@@ -88,7 +88,7 @@ def describe_chunks(
 class _Describer:
     """The calls of one build: stops for good at an error that the next call would meet as well."""
 
-    def __init__(self, repository_id: int, budget: DescribeBudget) -> None:
+    def __init__(self, repository_id: int | None, budget: DescribeBudget) -> None:
         self._repository_id = repository_id
         self._budget = budget
         self._failures = 0  # in a row
