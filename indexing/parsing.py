@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -18,7 +18,7 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor, QueryError, 
 from tree_sitter_language_pack import get_language
 
 from indexing.offsets import LineIndex, OffsetMap
-from indexing.tags import CLAUSE_LANGUAGES, KIND_WORDS, TAGS, WRAPPERS
+from indexing.tags import CLAUSE_LANGUAGES, KEYWORD_KINDS, KIND_WORDS, TAGS, WRAPPERS
 
 PARSE_TIMEOUT_SECONDS = 10.0  # real files take milliseconds; pathological ones take minutes
 FUNCTION_KINDS = frozenset({"function", "method", "macro", "test"})
@@ -105,7 +105,7 @@ def parse(text: bytes, language: str) -> Syntax:
         return Syntax(ParsedFile(fallback=grammar))
     tree = _parse_tree(grammar.language, text)
     if tree is None:
-        return Syntax(ParsedFile(fallback=f"parsing took longer than {PARSE_TIMEOUT_SECONDS:g} s"))
+        return Syntax(ParsedFile(fallback=f"parsing took more than {PARSE_TIMEOUT_SECONDS:g} s"))
     return _read_tree(tree, grammar.query, text, language)
 
 
@@ -161,12 +161,15 @@ def _grammar(language: str) -> _Grammar | str:
 
 
 def _parse_tree(language: Language, text: bytes) -> Tree | None:
-    """None when it takes too long. Only a reader function can be interrupted, hence the detour for plain bytes."""
-    deadline = time.monotonic() + PARSE_TIMEOUT_SECONDS
+    """None when it takes too long. Only a reader function can be interrupted, hence the detour for plain bytes.
+
+    The thread's own time counts, so that a busy machine cuts files as an idle one does.
+    """
+    deadline = time.thread_time() + PARSE_TIMEOUT_SECONDS
     try:
         return Parser(language).parse(
             lambda offset, _: text[offset : offset + _READ_BYTES],
-            progress_callback=lambda _, __: time.monotonic() > deadline,
+            progress_callback=lambda _, __: time.thread_time() > deadline,
         )
     except ValueError:
         return None
@@ -225,6 +228,7 @@ def _named_kinds(grammar: Language) -> list[str]:
 
 def _read_tree(tree: Tree, query: Query, text: bytes, language: str) -> Syntax:
     found: dict[int, _Found] = {}
+    keywords = KEYWORD_KINDS.get(language, {})
     prefixes: list[tuple[int, int]] = []
     import_ranges: set[tuple[int, int]] = set()
     modules: list[tuple[int, str]] = []
@@ -241,22 +245,26 @@ def _read_tree(tree: Tree, query: Query, text: bytes, language: str) -> Syntax:
         ]
         packages += [(node.start_byte, _node_text(node, text)) for node in captures.get("package", ())]
         if "name" in nodes:
-            _note_definition(found, nodes, rank, text)
-    ordered = _with_prefixes(found.values(), _outermost_ranges(prefixes), text)
+            _note_definition(found, nodes, rank, text, keywords)
+    imports = sorted(import_ranges)
+    ordered = [item for item in found.values() if item.kind not in _VALUE_KINDS or not _is_import(item, imports)]
+    ordered = _with_prefixes(ordered, _outermost_ranges(prefixes), text)
     if language in CLAUSE_LANGUAGES:
         ordered = _join_clauses(ordered, text)
     definitions, kept = _nest(ordered)
     parsed = ParsedFile(
         definitions=definitions,
         imports=_module_names(modules),
-        import_ranges=tuple(sorted(import_ranges)),
+        import_ranges=tuple(imports),
         package=".".join(_dotted(name) for _, name in sorted(packages) if name),
     )
     ids = {node_id: position for position, item in enumerate(kept) for node_id in item.node_ids}
     return Syntax(parsed, tree, ids)
 
 
-def _note_definition(found: dict[int, _Found], nodes: dict[str, Node], rank: int, text: bytes) -> None:
+def _note_definition(
+    found: dict[int, _Found], nodes: dict[str, Node], rank: int, text: bytes, keywords: Mapping[str, str]
+) -> None:
     kind = next(name for name in nodes if name not in ("name", "scope", "body", "tail") and not name.startswith("_"))
     inner, name_node = nodes[kind], nodes["name"]
     name, scope, name_byte = _read_name(name_node, text)
@@ -269,7 +277,7 @@ def _note_definition(found: dict[int, _Found], nodes: dict[str, Node], rank: int
     item = _Found(
         name=name,
         scope=scope,
-        kind=kind,
+        kind=keywords.get(_node_text(nodes["_f"], text), kind) if keywords and "_f" in nodes else kind,
         rank=rank,
         name_byte=name_byte,
         start=outer.start_byte,
@@ -341,6 +349,12 @@ def _scope_of(written: str) -> tuple[str, ...]:
     """`*Gen[T]` -> Gen; `String` -> String."""
     match = re.search(r"[A-Za-z_]\w*", written)
     return (match.group(),) if match else ()
+
+
+def _is_import(item: _Found, imports: list[tuple[int, int]]) -> bool:
+    """`const x = require("x")` names something that is defined elsewhere."""
+    position = bisect_right(imports, (item.name_byte,)) - 1
+    return position >= 0 and item.name_byte < imports[position][1]
 
 
 def _with_prefixes(found: Iterable[_Found], prefixes: list[tuple[int, int]], text: bytes) -> list[_Found]:

@@ -94,11 +94,7 @@ function: function_definition
 """,
     "c": _C,
     "clojure": """
-(list_lit . (sym_lit) @_f . (sym_lit) @name (#match? @_f "^(defn|defmethod|defmulti|deftest)")) @function
-(list_lit . (sym_lit) @_f . (sym_lit) @name (#match? @_f "^defmacro")) @macro
-(list_lit . (sym_lit) @_f . (sym_lit) @name (#any-of? @_f "defprotocol" "definterface")) @interface
-(list_lit . (sym_lit) @_f . (sym_lit) @name (#any-of? @_f "defrecord" "deftype")) @class
-(list_lit . (sym_lit) @_f . (sym_lit) @name (#match? @_f "^def")) @constant
+(list_lit . (sym_lit) @_f . (sym_lit) @name (#match? @_f "^def")) @function
 (list_lit . (sym_lit) @_f . (sym_lit) @package (#eq? @_f "ns")) @import
 """,
     "cpp": _C
@@ -148,21 +144,16 @@ extension: extension_declaration
 (import_or_export (library_export (configurable_uri (uri) @module))) @import
 """,
     "elixir": """
-(call target: (identifier) @_f (arguments . (alias) @name) (#eq? @_f "defmodule")) @module
-(call target: (identifier) @_f (arguments . (alias) @name) (#eq? @_f "defprotocol")) @interface
-(call target: (identifier) @_f (arguments . (alias) @name) (#eq? @_f "defimpl")) @impl
+(call target: (identifier) @_f (arguments . (alias) @name) (#any-of? @_f "defmodule" "defprotocol" "defimpl")) @module
 (call target: (identifier) @_f (arguments . [(call target: (identifier) @name) (identifier) @name
   (binary_operator left: [(call target: (identifier) @name) (identifier) @name])])
-  (#any-of? @_f "def" "defp" "defdelegate" "defguard" "defguardp" "defn" "defnp")) @function
-(call target: (identifier) @_f (arguments . [(call target: (identifier) @name) (identifier) @name
-  (binary_operator left: [(call target: (identifier) @name) (identifier) @name])])
-  (#any-of? @_f "defmacro" "defmacrop")) @macro
+  (#any-of? @_f "def" "defp" "defmacro" "defmacrop" "defdelegate" "defguard" "defguardp" "defn" "defnp")) @function
 (call target: (identifier) @_f (arguments . (string) @name) (#any-of? @_f "test" "describe" "property")) @test
 (unary_operator operand: (call target: (identifier) @_f (arguments (binary_operator left: [(call target: (identifier)
   @name) (identifier) @name]))) (#any-of? @_f "type" "typep" "opaque" "callback" "macrocallback")) @type
 (unary_operator operand: (call target: (identifier) @_f)
   (#any-of? @_f "doc" "spec" "impl" "deprecated" "typedoc" "tag" "since")) @prefix
-(call target: (identifier) @_f (arguments . (_) @module) (#any-of? @_f "alias" "import" "require" "use")) @import
+(call target: (identifier) @_f (arguments . (alias) @module) (#any-of? @_f "alias" "import" "require" "use")) @import
 """,
     "erlang": """
 (fun_decl clause: (function_clause name: (_) @name)) @function
@@ -418,6 +409,22 @@ type: typealias_declaration
 (Decl (VarDecl (ErrorUnionExpr (SuffixExpr (BUILTINIDENTIFIER) @_f (FnCallArguments (ErrorUnionExpr (SuffixExpr
   (STRINGLITERALSINGLE) @module)))))) (#eq? @_f "@import")) @import
 """,
+}
+
+# Where the first word of a form says what it defines: that word (captured as `@_f`) -> kind,
+# for each language.
+_KEYWORD_KINDS = {
+    "defimpl": "impl",
+    "definterface": "interface",
+    "defmacro": "macro",
+    "defmacrop": "macro",
+    "defprotocol": "interface",
+    "defrecord": "class",
+    "deftype": "class",
+}
+KEYWORD_KINDS = {
+    "clojure": _KEYWORD_KINDS | {"def": "constant", "defonce": "constant"},
+    "elixir": _KEYWORD_KINDS,
 }
 
 # A definition that is spread over neighbours of the same name (equations, clauses) is one definition.

@@ -9,12 +9,12 @@ definition, where nothing is cut before its body. A function is a chunk of its o
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from indexing.chunking.lines import split_lines
+from indexing.chunking.lines import PARAGRAPH_END, split_lines
 from indexing.chunking.spans import Sizes, Span, Text, tile
 from indexing.parsing import CONTAINER_KINDS, FUNCTION_KINDS, Definition, ParsedFile, Syntax, line_lead, starts_line
 
@@ -52,25 +52,32 @@ def _candidate_cuts(text: Text, syntax: Syntax, sizes: Sizes) -> set[int]:
     """Where the children of opened nodes begin a line."""
     opener = _Opener(text, syntax, sizes)
     cuts: set[int] = set()
-    stack = [syntax.tree.root_node] if syntax.tree else []
+    stack = [(syntax.tree.root_node, -1)] if syntax.tree else []
     while stack:
-        node = stack.pop()
-        previous: Node | None = None
-        comment_end = -1
+        node, body_byte = stack.pop()
+        cuts.update(_child_cuts(node, text.data))
         for child in node.children:
-            start = child.start_byte
-            if child.is_named:
-                lead = line_lead(text.data, start)
-                begins_line = starts_line(text.data, lead)
-                glued = comment_end >= 0 and text.data.count(b"\n", comment_end, start) <= 1
-                if begins_line and not glued and _may_begin(child, previous, text.data):
-                    cuts.add(lead)
-                is_comment = begins_line and _is_prefix(child.type)
-                comment_end = _content_end(child, text.data) if is_comment else -1
-                if opener.is_too_large(child):
-                    stack.append(child)
-            previous = child
+            if child.start_byte <= body_byte < child.end_byte:  # opened for the documentation above it
+                stack.append((child, body_byte if child.start_byte < body_byte else -1))
+            elif opener.is_too_large(child):
+                stack.append((child, opener.body_byte(child)))
     return cuts
+
+
+def _child_cuts(node: Node, data: bytes) -> Iterator[int]:
+    """A comment begins the unit below it, unless a blank line parts them."""
+    previous: Node | None = None
+    comment_end = -1
+    for child in node.children:
+        start = child.start_byte
+        if child.is_named:
+            lead = line_lead(data, start)
+            begins_line = starts_line(data, lead)
+            is_glued = comment_end >= 0 and data.count(b"\n", comment_end, start) <= 1
+            if begins_line and not is_glued and _may_begin(child, previous, data):
+                yield lead
+            comment_end = _content_end(child, data) if begins_line and _is_prefix(child.type) else -1
+        previous = child
 
 
 def _is_prefix(node_type: str) -> bool:
@@ -103,14 +110,19 @@ class _Opener:
         self._node_definitions = syntax.node_definitions
         self._functions = sorted(d.name_byte for d in self._definitions if d.kind in FUNCTION_KINDS)
 
+    def body_byte(self, node: Node) -> int:
+        """Where the body of the definition that `node` is begins; it is opened whatever its own size."""
+        position = self._node_definitions.get(node.id, -1)
+        return self._definitions[position].body_byte if position >= 0 else -1
+
     def is_too_large(self, node: Node) -> bool:
         start, end = node.start_byte, node.end_byte
-        if end - start <= self._sizes.target_chars:
-            return False
         position = self._node_definitions.get(node.id, -1)
         definition = self._definitions[position] if position >= 0 else None
         if definition is not None:
             start, end = min(start, definition.start_byte), max(end, definition.end_byte)
+        if end - start <= self._sizes.target_chars:
+            return False
         size = self._text.chars(start, end)
         if size > self._sizes.max_chars:
             return True
@@ -148,15 +160,14 @@ def _definition_cuts(text: Text, definitions: tuple[Definition, ...], candidates
 
 def bounded(text: Text, ranges: list[tuple[int, int]], sizes: Sizes) -> list[tuple[int, int]]:
     """Cut by lines what is too large and has no children to cut at."""
-    bounded: list[tuple[int, int]] = []
+    parts: list[tuple[int, int]] = []
     for start, end in ranges:
         if end - start > sizes.max_chars and text.chars(start, end) > sizes.max_chars:
-            bounded += split_lines(
-                text, start, end, max_chars=sizes.max_chars, first_lines=sizes.lines, later_lines=sizes.lines
-            )
+            limits = {"first_lines": sizes.lines, "later_lines": sizes.lines}
+            parts += split_lines(text, start, end, max_chars=sizes.max_chars, **limits, break_after=PARAGRAPH_END)
         else:
-            bounded.append((start, end))
-    return bounded
+            parts.append((start, end))
+    return parts
 
 
 def _segments(text: Text, definitions: tuple[Definition, ...], ranges: Iterable[tuple[int, int]]) -> list[_Segment]:
@@ -224,6 +235,8 @@ def _may_merge(
 def _name(segment: _Segment, parsed: ParsedFile) -> Span:
     """A chunk is called after the definition that fills half of it, else after the one around it."""
     start, end, definitions = segment.start, segment.end, parsed.definitions
+    if segment.owner < 0 and not segment.is_real and _is_imports(start, end, parsed.import_ranges):
+        return Span(start, end, "imports")
     largest = max(_outer_definitions(start, end, definitions), key=lambda d: d.end_byte - d.start_byte, default=None)
     owner = definitions[segment.owner] if segment.owner >= 0 else None
     if largest is not None and (owner is None or 2 * (largest.end_byte - largest.start_byte) >= end - start):
@@ -231,7 +244,7 @@ def _name(segment: _Segment, parsed: ParsedFile) -> Span:
     if owner is not None:
         is_part = segment.is_header or owner.kind in FUNCTION_KINDS
         return Span(start, end, owner.kind if is_part else "block", symbol_of(owner, parsed.package))
-    return Span(start, end, "imports" if _is_imports(start, end, parsed.import_ranges) else "block")
+    return Span(start, end, "block")
 
 
 def symbol_of(definition: Definition, package: str) -> str:

@@ -7,9 +7,14 @@ front of it, so that what straddles a border is found while no byte is cited twi
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from indexing.chunking.spans import Sizes, Span, Text
 
 KIND = "lines"
+PARAGRAPH_END = re.compile(rb"[ \t]*(?:[*#;]|//+!?|--+)?[ \t]*[\r\n]*")  # blank, or blank but for a comment mark
+_NOWHERE = re.compile(rb"(?!)")
 
 
 def chunk(text: Text, sizes: Sizes) -> list[Span]:
@@ -24,26 +29,50 @@ def chunk(text: Text, sizes: Sizes) -> list[Span]:
 
 
 def split_lines(
-    text: Text, start: int, end: int, *, max_chars: int, first_lines: int, later_lines: int
+    text: Text,
+    start: int,
+    end: int,
+    *,
+    max_chars: int,
+    first_lines: int,
+    later_lines: int,
+    break_after: re.Pattern[bytes] = _NOWHERE,
 ) -> list[tuple[int, int]]:
-    """Ranges of at most `max_chars` characters and so many lines, trimmed; only a longer line is cut inside."""
+    """Ranges of at most `max_chars` characters and so many lines, trimmed; only a longer line is cut inside.
+
+    A range that is full ends after its last line that matches `break_after`, if that leaves at least half of it.
+    """
     ranges: list[tuple[int, int]] = []
-    begin, count, size = start, 0, 0
-    for line_start, line_end in text.line_ranges(start, end):
-        length = text.chars(line_start, line_end)
-        allowed = later_lines if ranges else first_lines
-        if begin < line_start and (count >= allowed or size + length > max_chars):
-            ranges.append((begin, line_start))
-            begin, count, size = line_start, 0, 0
-        if length > max_chars:
-            pieces = _cut_line(text, line_start, line_end, max_chars)
-            ranges += pieces[:-1]
-            begin = pieces[-1][0]
-            length = text.chars(begin, line_end)
-        count, size = count + 1, size + length
-    ranges.append((begin, end))
+    pending: list[tuple[int, int]] = []
+    size = 0
+    for line in _bounded_lines(text, start, end, max_chars):
+        length = text.chars(*line)
+        while pending and (len(pending) >= (later_lines if ranges else first_lines) or size + length > max_chars):
+            count = _lines_to_take(text, pending, break_after)
+            ranges.append((pending[0][0], pending[count - 1][1]))
+            pending = pending[count:]
+            size = text.chars(pending[0][0], pending[-1][1]) if pending else 0
+        pending.append(line)
+        size += length
+    if pending:
+        ranges.append((pending[0][0], pending[-1][1]))
     trimmed = (text.trim(first, last) for first, last in ranges)
     return [(first, last) for first, last in trimmed if first < last]
+
+
+def _lines_to_take(text: Text, lines: list[tuple[int, int]], break_after: re.Pattern[bytes]) -> int:
+    for count in range(len(lines), len(lines) // 2, -1):
+        if break_after.fullmatch(text.data, *lines[count - 1]):
+            return count
+    return len(lines)
+
+
+def _bounded_lines(text: Text, start: int, end: int, max_chars: int) -> Iterator[tuple[int, int]]:
+    for first, last in text.line_ranges(start, end):
+        if last - first > max_chars and text.chars(first, last) > max_chars:
+            yield from _cut_line(text, first, last, max_chars)
+        else:
+            yield first, last
 
 
 def _cut_line(text: Text, start: int, end: int, max_chars: int) -> list[tuple[int, int]]:

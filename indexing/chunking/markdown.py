@@ -158,9 +158,8 @@ def _parts(text: Text, section: _Section, sizes: Sizes) -> list[tuple[int, int]]
         elif text.chars(start, end) <= sizes.max_chars:
             parts.append((start, end))
         else:
-            parts += split_lines(
-                text, start, end, max_chars=sizes.max_chars, first_lines=sizes.lines, later_lines=sizes.lines
-            )
+            limits = {"first_lines": sizes.lines, "later_lines": sizes.lines}
+            parts += split_lines(text, start, end, max_chars=sizes.max_chars, **limits)
     return [part for part in (text.trim(*part) for part in parts) if part[0] < part[1]]
 
 
