@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth.models import User
 from django.db.models import Prefetch, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
@@ -18,6 +19,7 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from indexing.access import Principal
+from indexing.building import request_build
 from indexing.errors import IndexingError
 from indexing.models import Index, Job, LLMCall, Mirror, Repository, SkippedFile
 from indexing.registering import register, remove
@@ -126,7 +128,7 @@ class RepositoryAdmin(admin.ModelAdmin):
         else:
             self.message_user(request, f"{repository} was known already and is indexed again.", messages.WARNING)
         obj.pk, obj.name, obj._state.adding = repository.pk, repository.name, False
-        request_build(repository)
+        request_build(repository, user=_user(request))
 
     def delete_model(self, request: HttpRequest, obj: Repository) -> None:
         remove(obj)
@@ -138,7 +140,7 @@ class RepositoryAdmin(admin.ModelAdmin):
     @admin.action(description="Index again", permissions=["change"])
     def reindex(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
         for repository in queryset:
-            request_build(repository)
+            request_build(repository, user=_user(request))
         self.message_user(request, f"Indexing {len(queryset)} again; searches use the present indexes until then.")
 
     @admin.action(description="Make golden", permissions=["change"])
@@ -176,18 +178,17 @@ class RepositoryAdmin(admin.ModelAdmin):
         return newest.error[:200] if newest else ""
 
 
-def request_build(repository: Repository) -> None:
-    from indexing.building import request_build
-
-    request_build(repository)
-
-
 def _newest(repository: Repository) -> Index | None:
     return next(iter(getattr(repository, "newest_indexes", ())), None)
 
 
 def _change(queryset: QuerySet[Repository], **fields: bool) -> int:
     return Repository.objects.filter(pk__in=[repository.pk for repository in queryset]).update(**fields)
+
+
+def _user(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)  # the admin lets nobody else in
+    return request.user
 
 
 def _principal(request: HttpRequest) -> Principal:
