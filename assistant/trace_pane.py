@@ -5,6 +5,7 @@ In: a message and its reader. Out: a template context. Bars of one list share on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,8 +69,8 @@ class CandidateRow:
     """`number` is the n of [n], 0 for a candidate that was not kept; `reason` says why it was dropped."""
 
     number: int
+    name: str
     symbol: str
-    kind: str
     file: str
     start_line: int
     end_line: int
@@ -132,8 +133,8 @@ def _row(hit: Json, number: int, legs: Sequence[Leg], reason: str) -> CandidateR
     scores = [_best(hit, leg.names) for leg in legs]
     return CandidateRow(
         number=number,
+        name=re.split(r"\.|::|#", hit["symbol"])[-1] or hit["kind"],
         symbol=hit["symbol"],
-        kind=hit["kind"],
         file=str(hit["path"]).rsplit("/", 1)[-1],
         start_line=hit["start_line"],
         end_line=hit["end_line"],

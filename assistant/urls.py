@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.views import LoginView
-from django.urls import path
+from django.contrib.auth.views import LogoutView
+from django.urls import include, path
 
-from assistant import health, sign_in
+from assistant import health, sign_in, views
 
 urlpatterns = [
-    path("sign-in/", login_not_required(LoginView.as_view(template_name="sign_in.html")), name="sign_in"),
+    path("", views.home, name="home"),
+    path("home/progress/", views.home_progress, name="home_progress"),
+    path("ask/", views.ask, name="ask"),
+    path("c/", views.search_conversations, name="conversations"),
+    path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
+    path("c/<uuid:conversation_id>/ask/", views.ask, name="ask_follow_up"),
+    path("c/<uuid:conversation_id>/rename/", views.rename_conversation, name="rename_conversation"),
+    path("c/<uuid:conversation_id>/pin/", views.pin_conversation, name="pin_conversation"),
+    path("c/<uuid:conversation_id>/delete/", views.delete_conversation, name="delete_conversation"),
+    path("c/<uuid:conversation_id>/export.md", views.export_conversation, name="export_conversation"),
+    path("m/<uuid:message_id>/", views.answer, name="answer"),
+    path("m/<uuid:message_id>/events/", views.answer_events, name="answer_events"),
+    path("m/<uuid:message_id>/stop/", views.stop_answer, name="stop_answer"),
+    path("m/<uuid:message_id>/retry/", views.retry_answer, name="retry_answer"),
+    path("m/<uuid:message_id>/feedback/", views.feedback, name="feedback"),
+    path("m/<uuid:message_id>/trace/", views.trace, name="trace"),
+    path("m/<uuid:message_id>/trace.json", views.trace_json, name="trace_json"),
+    path("r/<int:repository_id>/<slug:slug>/blob/<str:commit>", views.blob, name="blob"),
+    path("complete/", views.complete, name="complete"),
+    path("dock/", views.dock, name="dock"),
+    path("repositories/", include("indexing.urls")),
+    path("search/", include("search.urls")),
+    path("sign-in/", views.SignIn.as_view(), name="sign_in"),
     path("sign-in/<str:token>/", sign_in.use_link, name="sign_in_link"),
+    path("sign-out/", LogoutView.as_view(next_page="sign_in"), name="sign_out"),
     path("healthz", health.healthz, name="healthz"),
     path("admin/", admin.site.urls),
 ]
