@@ -202,7 +202,7 @@ class _Build:
         embedder = self.load_embedder()
         published = reusable_index(OpenIndex(self.directory, before)) if before else None
         with VectorCache(self.directory, embedder.info, published=published) as cache:
-            vectoriser = Vectoriser(embedder, cache, check=self.check, on_done=self.chunks_done)
+            vectoriser = Vectoriser(embedder, cache, check=self.check, on_progress=self.chunks_done)
             segments = open_segments(self.directory, collected.segments)
             rows = self.vectorise(vectoriser, segments)
             self.publish_vectors(embedder, cache, rows, collected)
@@ -210,6 +210,7 @@ class _Build:
                 self.describe(vectoriser, cache, rows)
             cache.discard_partial()
         remove_unnamed(self.directory)
+        self.progress.write()
 
     def fetch(self) -> None:
         mirror = self.repository.mirror
@@ -383,7 +384,6 @@ class _Build:
             coverage=replace(self.manifest.coverage, descriptions=round(share, 4)),
         )
         self._publish()
-        self.progress.write()
 
     def _publish(self) -> None:
         self.check()

@@ -61,7 +61,10 @@ class _Waiting:
 
 
 class Vectoriser:
-    """Embeds what the cache does not hold. `on_done(chunks, embedded, path)` is called after each batch."""
+    """Embeds what the cache does not hold.
+
+    `on_progress(chunks, embedded, path)` hears of chunks that are done, and of each batch before it starts (0 chunks).
+    """
 
     def __init__(
         self,
@@ -69,14 +72,14 @@ class Vectoriser:
         cache: VectorCache,
         *,
         check: Callable[[], None],
-        on_done: Callable[[int, bool, bytes], None],
+        on_progress: Callable[[int, bool, bytes], None],
     ) -> None:
         self.embedder = embedder
         self.cache = cache
         self.left_out: list[bytes] = []  # files without vectors
         self._hasher = TextHasher(embedder.info)
         self._check = check
-        self._on_done = on_done
+        self._on_progress = on_progress
         self._waiting: dict[bytes, _Waiting] = {}
         self._batches = 0
 
@@ -130,7 +133,7 @@ class Vectoriser:
         key = self._hasher.hash(text)
         if key in self.cache or key in self._waiting:
             if chunks:
-                self._on_done(chunks, False, path)
+                self._on_progress(chunks, False, path)
         else:
             self._waiting[key] = _Waiting(text, chunks, path)
         return key
@@ -147,9 +150,10 @@ class Vectoriser:
         self._batches += 1
         first = next(iter(batch.values()))
         texts = [waiting.text for waiting in batch.values()]
+        self._on_progress(0, False, first.path)
         vectors = self._in_time(texts, f"batch {self._batches}, file {display(first.path)}")
         self.cache.add(list(batch), vectors)
-        self._on_done(sum(waiting.chunks for waiting in batch.values()), True, first.path)
+        self._on_progress(sum(waiting.chunks for waiting in batch.values()), True, first.path)
 
     def _in_time(self, texts: list[str], where: str) -> NDArray[np.float32]:
         """Runs beside this thread, because nothing else can end a call that hangs inside the model."""

@@ -17,6 +17,7 @@ from assistant.celery import app as celery_app
 from indexing.access import Principal
 from tests import factories
 from tests.fake_llm import fake_llm  # noqa: F401  a fixture
+from tests.local_llm import local_llm, local_llm_server  # noqa: F401  fixtures
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +62,13 @@ def _is_loopback(host: str) -> bool:
 
 
 @pytest.fixture
-def celery_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+def celery_eager() -> Iterator[None]:
     """`task.delay()` runs at once, in this process, and raises what the task raises."""
-    monkeypatch.setattr(celery_app.conf, "task_always_eager", True)
-    monkeypatch.setattr(celery_app.conf, "task_eager_propagates", True)
+    names = ("task_always_eager", "task_eager_propagates")
+    before = {name: celery_app.conf[name] for name in names}
+    celery_app.conf.update(dict.fromkeys(names, True))
+    yield
+    celery_app.conf.update(before)
 
 
 @pytest.fixture
