@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from indexing import tasks
+from indexing.building import request_build, run_build
+from indexing.leases import MAX_ATTEMPTS, claim, holder_is_dead
+from indexing.models import Index, Job
+from indexing.tasks import build, enqueue, recover_jobs
+from tests.factories import make_repo, make_repository
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Index ids of the messages that went into the queue."""
+    messages: list[int] = []
+    monkeypatch.setattr(build, "delay", messages.append)
+    return messages
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    return request_build(make_repository(url=str(make_repo(tmp_path, {}))))
+
+
+def _expire(index: Index) -> None:
+    Job.objects.filter(index=index).update(leased_until=timezone.now() - timedelta(seconds=1), holder="elsewhere:1:a")
+
+
+def _dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_it_builds_what_a_message_names(index: Index) -> None:
+    build(index.pk)
+    index.refresh_from_db()
+    assert (index.status, index.job.state, index.job.attempts) == ("empty", "done", 1)
+
+
+def test_it_does_nothing_when_a_message_comes_twice(index: Index) -> None:
+    assert run_build(index.pk) is True
+    assert run_build(index.pk) is False
+    assert Job.objects.get().attempts == 1
+
+
+def test_it_ignores_a_message_about_an_index_that_was_removed(index: Index) -> None:
+    pk = index.pk
+    index.delete()
+    build(pk)
+
+
+def test_it_puts_a_build_without_message_into_the_queue_once(index: Index, sent: list[int]) -> None:
+    assert recover_jobs() == [index.pk]
+    assert recover_jobs() == []
+    assert sent == [index.pk]
+
+
+def test_it_sends_another_message_when_the_first_was_lost(index: Index, sent: list[int]) -> None:
+    enqueue(index.pk)
+    _expire(index)
+    recover_jobs()
+    assert sent == [index.pk, index.pk]
+
+
+def test_it_keeps_the_job_when_there_is_no_broker(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_index_id: int) -> None:
+        raise OSError("no queue")
+
+    monkeypatch.setattr(build, "delay", refuse)
+    enqueue(index.pk)
+    assert Job.objects.get().state == "queued"
+
+
+def test_it_takes_over_when_a_lease_ran_out(index: Index, sent: list[int]) -> None:
+    claim(index.pk)
+    assert recover_jobs() == []
+    _expire(index)
+    assert recover_jobs() == [index.pk]
+    assert run_build(index.pk) is True
+    assert Job.objects.get().attempts == 2
+
+
+def test_it_does_not_wait_for_the_lease_of_a_dead_process(index: Index, sent: list[int]) -> None:
+    lease = claim(index.pk)
+    assert lease is not None
+    holder = lease.holder.replace(f":{os.getpid()}:", f":{_dead_pid()}:")
+    Job.objects.update(holder=holder)
+    assert recover_jobs() == [index.pk]
+
+
+def test_it_knows_whether_a_holder_is_alive(index: Index) -> None:
+    lease = claim(index.pk)
+    assert lease is not None
+    assert not holder_is_dead(lease.holder)
+    assert holder_is_dead(lease.holder.replace(f":{os.getpid()}:", f":{_dead_pid()}:"))
+    assert not holder_is_dead(f"another-machine:{_dead_pid()}:a")
+    assert not holder_is_dead("")
+
+
+def test_it_gives_up_a_build_that_kills_its_worker_again_and_again(index: Index, sent: list[int]) -> None:
+    for _ in range(MAX_ATTEMPTS):
+        assert claim(index.pk) is not None
+        Index.objects.filter(pk=index.pk).update(status="building", step="chunk", current_path="a/poison.c")
+        _expire(index)
+        recover_jobs()
+    index.refresh_from_db()
+    assert (index.status, index.job.state) == ("failed", "failed")
+    assert "ended 3 times" in index.error
+    assert "step parsing, file a/poison.c" in index.error
+    assert claim(index.pk) is None
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_it_ends_a_cancelled_build_that_nobody_works_on(index: Index, running: bool) -> None:
+    if running:
+        claim(index.pk)
+        _expire(index)
+    Job.objects.update(cancel_requested=True)
+    assert recover_jobs() == []
+    index.refresh_from_db()
+    assert (index.status, index.job.state) == ("cancelled", "cancelled")
+
+
+def test_it_lets_a_failed_build_be_asked_for_again(index: Index) -> None:
+    Index.objects.update(status="failed")
+    assert request_build(index.repository).pk != index.pk
+
+
+def test_it_logs_no_repository_text(index: Index, caplog: pytest.LogCaptureFixture) -> None:
+    claim(index.pk)
+    _expire(index)
+    with caplog.at_level("INFO", logger=tasks.__name__):
+        recover_jobs()
+    assert f"index {index.pk} is gone" in caplog.text
+    assert index.repository.mirror.url not in caplog.text
