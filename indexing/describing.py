@@ -25,6 +25,7 @@ from django.conf import settings
 
 from indexing import llm
 from indexing.errors import LLMBadReply, LLMError, LLMUnavailable
+from indexing.masking import mask_secrets
 from indexing.models import ChunkDescription
 
 PROMPT_VERSION = 1  # part of every key: raise it when the prompt changes
@@ -189,8 +190,6 @@ _REPLY_SCHEMA = {
 
 
 def _chunk_prompt(item: ChunkToDescribe) -> str:
-    from indexing.masking import mask_secrets
-
     head = " ".join(part for part in (item.path, item.language, item.symbol) if part)
     return mask_secrets(f"{head}\n{item.text}")[:MAX_CODE_CHARS]
 
@@ -249,8 +248,6 @@ def _read(text: str, keys: list[str]) -> dict[str, str]:
 
 
 def _number_and_text(entry: Any) -> tuple[int, str]:  # Any: JSON
-    from indexing.masking import mask_secrets
-
     if not isinstance(entry, dict):
         return 0, ""
     number = re.search(r"\d+", str(entry.get("id")))

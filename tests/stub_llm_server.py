@@ -14,8 +14,8 @@ from typing import Any
 class StubServer:
     """`script` holds (status, headers, text) per request, the last one again and again; `requests` what came in.
 
-    `text` is the model's reply. A streamed one is sent word by word, `pause_seconds` apart; "CUT" as a word ends
-    the connection there, "HANG" waits for `hang_seconds`.
+    `text` is the model's reply; "HANG" keeps the client waiting for `hang_seconds`, "DRIP" as well but busy. A
+    streamed reply is sent word by word, `pause_seconds` apart; the word "CUT" ends the connection there, "HANG" waits.
     """
 
     def __init__(self, base: str) -> None:
@@ -47,6 +47,8 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 if text == "HANG":
                     time.sleep(self.stub.hang_seconds)
+                if text == "DRIP":
+                    self._drip()
                 self._send(200, headers, _whole(text))
         except OSError:
             self.stub.disconnected.set()
@@ -58,6 +60,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, content)
         self.end_headers()
         self.wfile.write(body)
+
+    def _drip(self) -> None:
+        """A space at a time, so that no single read of the client takes long."""
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        for _ in range(int(self.stub.hang_seconds / 0.1)):
+            self.wfile.write(b" ")
+            self.wfile.flush()
+            time.sleep(0.1)
 
     def _stream(self, text: str) -> None:
         self.send_response(200)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
+from django.db import DatabaseError
 from pydantic import BaseModel
 from pytest_django import Settings
 
@@ -56,8 +58,6 @@ def test_it_imports_litellm_only_when_it_is_used() -> None:
 
 
 def _environment() -> dict[str, str]:
-    import os
-
     return {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
 
 
@@ -186,8 +186,6 @@ def test_it_calls_an_empty_reply_bad(fake_llm: FakeLLM) -> None:
 def test_it_keeps_the_answer_when_the_ledger_cannot_be_written(
     fake_llm: FakeLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django.db import DatabaseError
-
     def fail(self: LLMCall, **_: Any) -> None:
         raise DatabaseError("locked")
 
@@ -274,8 +272,9 @@ def test_it_obeys_retry_after_of_a_real_response(stub: StubServer, waits: list[f
     assert 2 <= waits[0] <= 2.25
 
 
-def test_it_ends_with_the_time_limit_of_a_server_that_hangs(stub: StubServer) -> None:
-    stub.script = [(200, {}, "HANG")]
+@pytest.mark.parametrize("behaviour", ["HANG", "DRIP"])
+def test_it_keeps_to_the_time_limit_whatever_the_server_does(stub: StubServer, behaviour: str) -> None:
+    stub.script = [(200, {}, behaviour)]
     started = time.monotonic()
     with pytest.raises(LLMUnavailable, match="did not answer within 1 seconds"):
         ask(timeout_seconds=0.6)
