@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 _stopping = threading.Event()
 
 app = Celery("assistant")
+app.set_default()  # for every thread: "current" is thread-local, and views run in threads
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 

@@ -97,7 +97,8 @@ class _Child:
     def _forward_lines(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            self._write(f"{self._program.name:<6} | {line.rstrip()}")
+            if line := line.rstrip():
+                self._write(f"{self._program.name:<6} | {line}")
 
     def revive(self) -> None:
         """Notice a death, and start again once its pause is over. Raises KeepsDying."""

@@ -30,3 +30,11 @@ def test_it_looks_for_interrupted_builds_until_it_stops(monkeypatch: pytest.Monk
 def test_it_knows_the_tasks_of_the_apps() -> None:
     celery.app.loader.import_default_modules()
     assert "indexing.tasks.build" in celery.app.tasks
+
+
+def test_it_sends_tasks_through_one_application_from_any_thread() -> None:
+    seen: list[object] = []
+    thread = threading.Thread(target=lambda: seen.append(tasks.build.app.conf.broker_url))
+    thread.start()
+    thread.join()
+    assert seen == ["memory://"]
