@@ -26,7 +26,7 @@ CONTAINER_KINDS = frozenset(
     {"class", "interface", "struct", "enum", "trait", "module", "impl", "object", "extension", "type"}
 )
 _VALUE_KINDS = frozenset({"constant", "field"})
-_READ_BYTES = 1 << 20
+_READ_BYTES = 4096  # the reader is called for every step back and every predicate, so its copies stay small
 _MAX_NAME_BYTES = 200
 _MODIFIERS = re.compile(rb"[A-Za-z_][A-Za-z_ ]*")
 _PLAIN_NAME = re.compile(r"[\w$]+")

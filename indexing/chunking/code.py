@@ -267,7 +267,7 @@ def _outer_definitions(start: int, end: int, definitions: tuple[Definition, ...]
 
 def _is_imports(start: int, end: int, import_ranges: tuple[tuple[int, int], ...]) -> bool:
     inside = [(first, last) for first, last in import_ranges if start <= first and first < end]
-    return bool(inside) and 2 * sum(min(last, end) - first for first, last in inside) >= end - start
+    return 4 * sum(min(last, end) - first for first, last in inside) >= end - start
 
 
 def _outlines(text: Text, parsed: ParsedFile, starts: list[int]) -> list[Span]:
