@@ -1,6 +1,6 @@
 """The ASGI entry point for uvicorn. Answers stream, so WSGI is not offered.
 
-At start, answers that a crash left running are ended, and the embedding model is loaded beside the first requests.
+At start, answers that a crash left running are ended, and the embedding model and litellm are loaded beside the first requests.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ async def _live(receive: Receive, send: Send) -> None:
 
 def _start() -> None:
     from assistant.answering import end_orphans
+    from indexing import llm
 
     end_orphans()
+    llm.warm_up()
     threading.Thread(target=_warm_up, daemon=True).start()
 
 

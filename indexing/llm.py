@@ -56,6 +56,7 @@ _DEFAULT_BASES = {
     "ollama": "http://localhost:11434",
     "ollama_chat": "http://localhost:11434",
 }
+_BASES_WITHOUT_PATH = ("anthropic", "ollama", "ollama_chat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +265,9 @@ def _request(messages: Sequence[Message], max_tokens: int) -> dict[str, Any]:  #
     }
     if provider in ("ollama", "ollama_chat"):
         request["num_ctx"] = settings.LLM_CONTEXT_TOKENS  # Ollama cuts longer prompts without a word at its default
-    if base := settings.LLM_API_BASE or _DEFAULT_BASES.get(provider):
-        request["api_base"] = base
+    if base := (settings.LLM_API_BASE or _DEFAULT_BASES.get(provider, "")).rstrip("/"):
+        # These two get their path added by litellm; people copy the address with it.
+        request["api_base"] = base.removesuffix("/v1") if provider in _BASES_WITHOUT_PATH else base
     if settings.LLM_API_KEY:
         request["api_key"] = settings.LLM_API_KEY
     elif settings.LLM_API_BASE:

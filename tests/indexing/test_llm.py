@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from email.utils import formatdate
@@ -37,7 +38,15 @@ async def read_stream(**kwargs: Any) -> list[llm.StreamPart]:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock of retries: the waits asked for, none of which is slept."""
     asked: list[float] = []
-    monkeypatch.setattr("indexing.llm.time.sleep", asked.append)
+    real_sleep = time.sleep
+
+    def sleep(seconds: float) -> None:
+        if threading.current_thread() is threading.main_thread():
+            asked.append(seconds)
+        else:
+            real_sleep(seconds)  # a scripted server's
+
+    monkeypatch.setattr("indexing.llm.time.sleep", sleep)
     return asked
 
 
@@ -102,6 +111,22 @@ def test_it_tells_ollama_the_window_and_uses_its_chat_endpoint(fake_llm: FakeLLM
         16384,
         "http://localhost:11434",
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "sent"),
+    [
+        ("ollama/llama3.1", "http://gpu:11434/v1/", "http://gpu:11434"),
+        ("anthropic/claude", "https://llm.example.com/v1", "https://llm.example.com"),
+        ("openai/qwen", "http://gpu:8000/v1/", "http://gpu:8000/v1"),
+    ],
+)
+def test_it_takes_addresses_as_people_copy_them(
+    fake_llm: FakeLLM, settings: Settings, model: str, base: str, sent: str
+) -> None:
+    settings.LLM_MODEL, settings.LLM_API_BASE = model, base
+    ask()
+    assert fake_llm.requests[0]["api_base"] == sent
 
 
 def test_it_never_counts_fewer_tokens_than_a_tokenizer_of_code_would() -> None:
