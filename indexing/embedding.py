@@ -26,6 +26,7 @@ from indexing.index_format import ModelInfo
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("TQDM_DISABLE", "1")  # progress bars of the libraries do not belong into logs
 
 DEFAULT_WINDOW_TOKENS = 512  # of a model that does not state its own
 CACHED_QUERIES = 1024
