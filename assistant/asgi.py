@@ -1,6 +1,7 @@
 """The ASGI entry point for uvicorn. Answers stream, so WSGI is not offered.
 
-At start, answers that a crash left running are ended, and the embedding model and litellm are loaded beside the first requests.
+At start, answers that a crash left running are ended, and the embedding model and litellm are loaded beside the
+first requests.
 """
 
 from __future__ import annotations
