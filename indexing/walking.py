@@ -21,7 +21,7 @@ from indexing.languages import is_openapi, language_of, route_of
 from indexing.offsets import OffsetMap
 from indexing.path_rules import ATTRIBUTES_NAME, IGNORE_NAME, PathRules
 
-__all__ = ["SkipReason", "SkippedEntry", "SourceFile", "decode", "walk"]
+__all__ = ["SkipReason", "SkippedEntry", "SourceFile", "decode", "source_of", "walk"]
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +160,13 @@ def walk(mirror_path: Path, commit: str, *, max_file_bytes: int) -> Iterator[Sou
                     yield skipped
 
 
+def source_of(path: bytes, blob_id: str, raw: bytes) -> SourceFile | SkippedEntry:
+    """One file, for a viewer: only what may hold secrets or is no text is refused, whatever `walk` thinks of it."""
+    if _is_secret_name(path.rpartition(b"/")[2]):
+        return SkippedEntry(path, SkipReason.SECRET, "by its name")
+    return _read_text(path, blob_id, raw)
+
+
 def _read_rules(mirror_path: Path, commit: str) -> PathRules:
     """Read first, because a folder's rules also bind files that Git lists before them."""
     found = list(named_blobs(mirror_path, commit, frozenset({IGNORE_NAME, ATTRIBUTES_NAME})))
@@ -186,7 +193,7 @@ def _skip_unread(entry: TreeEntry, rules: PathRules, max_file_bytes: int) -> Ski
         return skipped(SkipReason.SYMLINK, "what it points to is indexed under its own path")
     if ignored:
         return skipped(SkipReason.IGNORED)
-    if _SECRET_NAME.fullmatch(name) and not _EXAMPLE_NAME.fullmatch(name):
+    if _is_secret_name(name):
         return skipped(SkipReason.SECRET, "by its name")
     if ignored is None and (unwanted := _unwanted_by_name(entry.path, name, rules)):
         return skipped(*unwanted)
@@ -199,6 +206,10 @@ def _skip_unread(entry: TreeEntry, rules: PathRules, max_file_bytes: int) -> Ski
         detail = f"{_megabytes(entry.size)}, limit {_megabytes(max_file_bytes)} (MAX_FILE_BYTES)"
         return skipped(SkipReason.TOO_LARGE, detail)
     return None
+
+
+def _is_secret_name(name: bytes) -> bool:
+    return _SECRET_NAME.fullmatch(name) is not None and not _EXAMPLE_NAME.fullmatch(name)
 
 
 def _unwanted_by_name(path: bytes, name: bytes, rules: PathRules) -> tuple[SkipReason, str] | None:
@@ -236,13 +247,22 @@ def _vendored_folder(path: bytes) -> bytes:
 
 def _examine(entry: TreeEntry, raw: bytes, rules: PathRules) -> SourceFile | SkippedEntry:
     """What the content tells."""
+    source = _read_text(entry.path, entry.blob_id, raw)
+    if isinstance(source, SkippedEntry) or source.route == "openapi":
+        return source
+    unwanted = _unwanted_by_content(entry.path, source.language, source.text, rules)
+    return SkippedEntry(entry.path, *unwanted) if unwanted else source
+
+
+def _read_text(path: bytes, blob_id: str, raw: bytes) -> SourceFile | SkippedEntry:
+    """The decoded file, unless its content is a secret or no text."""
 
     def skipped(reason: SkipReason, detail: str = "") -> SkippedEntry:
-        return SkippedEntry(entry.path, reason, detail)
+        return SkippedEntry(path, reason, detail)
 
     if raw.startswith(_LFS_HEAD) and len(raw) < 1024:
         return skipped(SkipReason.LFS_POINTER, "the content is on a Git LFS server")
-    name = entry.path.rpartition(b"/")[2]
+    name = path.rpartition(b"/")[2]
     if _SECRET_HEAD.search(raw[:_HEAD_BYTES]) or (name.lower() in _LOGIN_FILES and _LOGIN.search(raw)):
         return skipped(SkipReason.SECRET, "a key or login in it")
     decoded = decode_source(raw)
@@ -252,15 +272,12 @@ def _examine(entry: TreeEntry, raw: bytes, rules: PathRules) -> SourceFile | Ski
         return skipped(SkipReason.ENCODING, _undecodable(raw))
     if decoded.text.isspace() or not decoded.text:
         return skipped(SkipReason.EMPTY, "only blanks")
-    language = language_of(entry.path, decoded.text[:_HEAD_BYTES])
-    openapi = is_openapi(language, decoded.text)
-    if not openapi and (unwanted := _unwanted_by_content(entry.path, language, decoded.text, rules)):
-        return skipped(*unwanted)
+    language = language_of(path, decoded.text[:_HEAD_BYTES])
     return SourceFile(
-        path=entry.path,
-        blob_id=entry.blob_id,
+        path=path,
+        blob_id=blob_id,
         language=language,
-        route="openapi" if openapi else route_of(language, entry.path),
+        route="openapi" if is_openapi(language, decoded.text) else route_of(language, path),
         encoding=decoded.encoding,
         raw=raw,
         text=decoded.text,
