@@ -121,13 +121,16 @@ def run_build(index_id: int, *, on_progress: Callable[[str], None] = _ignore) ->
             _end(index, lease, Job.State.CANCELLED, Index.Status.CANCELLED, str(error))
         except LeaseLost as error:
             log.warning("%s", error)
+        except leases.WorkerStopping:
+            log.info("this worker ends; index %d goes on in the next one", index.pk)
+            lease.hand_back()
         except IndexingError as error:
             log.warning("index %d failed: %s", index.pk, error)
             _end(index, lease, Job.State.FAILED, Index.Status.FAILED, str(error))
         except Exception as error:
             log.exception("index %d failed", index.pk)
             _end(index, lease, Job.State.FAILED, Index.Status.FAILED, _failure(index, error))
-        except BaseException:
+        except KeyboardInterrupt:
             _end(index, lease, Job.State.CANCELLED, Index.Status.CANCELLED, "Interrupted. Retry goes on from there.")
             raise
     return True
@@ -265,6 +268,8 @@ class _Build:
             if may_publish_early and done < 1.0:
                 self.publish_words()
         recorder.flush()
+        if collected.failed and not collected.files:
+            raise IndexingError(f"None of the files could be read, among them {_names(collected.failed)}. See the log.")
         index.skipped = dict(collected.skipped)
         self.manifest = replace(self.manifest, coverage=Coverage(lexical=1.0), profile=_profile(collected))
         self._warn_about(collected)

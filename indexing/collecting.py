@@ -23,7 +23,7 @@ from indexing.profiling import TermCounter, path_flags, readme_span
 from indexing.tokenizing import stems, terms
 from indexing.walking import SkippedEntry, SourceFile, decode
 
-FIRST_SEGMENT_CHUNKS = 20_000
+FIRST_SEGMENT_CHUNKS = 5_000  # two or three seconds of parsing
 LARGEST_SEGMENT_CHUNKS = 320_000  # about 250 MB of postings while it is written
 SEGMENT_GROWTH = 4
 
@@ -72,7 +72,7 @@ def collect(
 
 
 def _segment_limit(position: int) -> int:
-    return min(LARGEST_SEGMENT_CHUNKS, FIRST_SEGMENT_CHUNKS * SEGMENT_GROWTH**position)
+    return min(LARGEST_SEGMENT_CHUNKS, FIRST_SEGMENT_CHUNKS * int(SEGMENT_GROWTH**position))
 
 
 def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected) -> None:

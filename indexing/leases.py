@@ -30,6 +30,11 @@ MESSAGE_SECONDS = 120  # a queued job that no worker has taken by then gets anot
 MAX_ATTEMPTS = 3
 
 log = logging.getLogger(__name__)
+stopping = threading.Event()  # set when this worker was asked to end
+
+
+class WorkerStopping(Exception):
+    """This worker ends in order: the build goes on in the next one."""
 
 
 def claim(index_id: int) -> Lease | None:
@@ -70,8 +75,11 @@ class Lease:
     def check(self) -> None:
         """Cheap enough for every file and batch: asks the database once a second.
 
-        Raises BuildCancelled when a person asked for that, LeaseLost when another worker has the build.
+        Raises BuildCancelled when a person asked for that, LeaseLost when another worker has the build, and
+        WorkerStopping.
         """
+        if stopping.is_set():
+            raise WorkerStopping
         now = time.monotonic()
         if now - self._checked_at < CHECK_SECONDS:
             return
@@ -87,6 +95,11 @@ class Lease:
         """False when the lease was lost meanwhile: then the outcome is not this worker's to write."""
         mine = Job.objects.filter(index_id=self.index_id, holder=self.holder, state=Job.State.RUNNING)
         return mine.update(state=state, leased_until=None) > 0
+
+    def hand_back(self) -> None:
+        """Into the queue again; an orderly end does not count as an attempt."""
+        mine = Job.objects.filter(index_id=self.index_id, holder=self.holder, state=Job.State.RUNNING)
+        mine.update(state=Job.State.QUEUED, holder="", leased_until=None, attempts=F("attempts") - 1)
 
     def renew(self) -> None:
         now = timezone.now()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.index_format import ReadmeSpan
-from indexing.tokenizing import terms
+from indexing.tokenizing import STOP_WORDS, terms
 
 CENTROIDS = 32
 ROUNDS = 8  # of k-means; more move a centroid by less than a degree
@@ -91,7 +91,8 @@ class TermCounter:
 
     def add(self, names: Iterable[str]) -> None:
         """The names of one file's definitions."""
-        self._files.update({term for name in names for term in terms(name) if len(term) >= MINIMUM_TERM_CHARS})
+        found = {term for name in names for term in terms(name)} - STOP_WORDS
+        self._files.update(term for term in found if len(term) >= MINIMUM_TERM_CHARS)
         if len(self._files) > self.MAXIMUM:
             self._files = Counter(dict(self._files.most_common(self.MAXIMUM // 2)))
 

@@ -10,15 +10,24 @@ import logging
 from datetime import timedelta
 
 from celery import shared_task
+from celery.signals import worker_shutting_down
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
+from indexing import leases
 from indexing.leases import MAX_ATTEMPTS, MESSAGE_SECONDS, holder_is_dead
 from indexing.models import Index, Job
 
 log = logging.getLogger(__name__)
+
+
+def _stop(**_signal: object) -> None:
+    leases.stopping.set()
+
+
+worker_shutting_down.connect(_stop)  # a build hands itself back between two batches
 
 
 @shared_task(acks_late=True)  # type: ignore[untyped-decorator]  # Celery has no types

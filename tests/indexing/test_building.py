@@ -253,6 +253,19 @@ def test_it_stops_when_asked(repository: Repository, monkeypatch: pytest.MonkeyP
     assert Job.objects.get().state == "cancelled"
 
 
+def test_it_marks_a_build_as_cancelled_when_interrupted(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(building.git, "pin", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        build_now(repository)
+    assert Index.objects.get().status == "cancelled"
+    assert request_build(repository).active
+
+
 def test_it_marks_a_repository_without_commits_as_empty(tmp_path: Path) -> None:
     repository = make_repository(url=str(make_repo(tmp_path, {}, name="empty")))
     index = build_now(repository)
@@ -279,6 +292,21 @@ def test_it_indexes_the_other_files_when_one_fails(repository: Repository, monke
     index = build_now(repository)
     assert _paths(repository) == [b"README.md", b"shop/stock.py"]
     assert index.warnings == ["Left out because reading them failed: shop/orders.py."]
+
+
+def test_it_never_replaces_a_good_index_by_one_without_files(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_now(repository)
+    before = read_manifest(repository.index_path)
+
+    def chunk_file(source: Any) -> Any:
+        raise RecursionError
+
+    monkeypatch.setattr(collecting, "chunk_file", chunk_file)
+    with pytest.raises(IndexingError, match="None of the files could be read"):
+        build_now(repository)
+    assert read_manifest(repository.index_path) == before
 
 
 def test_it_finds_a_file_by_words_when_its_texts_fail(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

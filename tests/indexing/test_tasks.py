@@ -3,13 +3,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from celery.signals import worker_shutting_down
 from django.utils import timezone
 
-from indexing import tasks
+from indexing import leases, tasks
 from indexing.building import request_build, run_build
 from indexing.leases import MAX_ATTEMPTS, claim, holder_is_dead
 from indexing.models import Index, Job
@@ -144,3 +146,16 @@ def test_it_logs_no_repository_text(index: Index, caplog: pytest.LogCaptureFixtu
         recover_jobs()
     assert f"index {index.pk} is gone" in caplog.text
     assert index.repository.mirror.url not in caplog.text
+
+
+def test_it_hands_a_build_back_when_the_worker_is_asked_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = request_build(make_repository(url=str(make_repo(tmp_path, {"a.py": "x = 1\n"}, name="web"))))
+    stopping = threading.Event()
+    monkeypatch.setattr(leases, "stopping", stopping)
+    worker_shutting_down.send(sender="worker", sig="TERM", how="Warm", exitcode=0)
+    assert stopping.is_set()
+    build(index.pk)
+    index.refresh_from_db()
+    assert (index.active, index.job.state, index.job.attempts, index.job.holder) == (True, "queued", 0, "")
+    stopping.clear()
+    assert recover_jobs() == [index.pk]
