@@ -14,7 +14,7 @@ from indexing.access import Principal
 from indexing.models import Repository
 from search.results import Scope
 
-_TOKEN = re.compile(r"(?<!\S)(?:@(?P<name>[\w.-]+(?:/[\w.-]+)*)|(?P<key>path!?|lang):(?P<value>\S+))(?=[\s,;:?!]|$)")
+_TOKEN = re.compile(r"(?<!\S)(?:@(?P<name>[\w.-]+(?:/[\w.-]+)*)|(?P<key>path!?|lang):(?P<value>\S+))(?=[\s,;:?!]|$)[ \t]?")
 MAX_TOKENS = 20
 
 
@@ -35,7 +35,7 @@ def read_question(text: str, tokens: Sequence[str], principal: Principal) -> Sco
         languages=tuple(dict.fromkeys(match["value"].lower() for match in found if match["key"] == "lang")),
     )
     question = _TOKEN.sub(lambda match: "" if match["key"] or match["name"] in ids else match[0], text)
-    return ScopedQuestion(" ".join(question.split(" ")).strip() or text.strip(), scope)
+    return ScopedQuestion(question.strip() or text.strip(), scope)
 
 
 def scope_tokens(scope: Scope, principal: Principal) -> list[str]:

@@ -91,7 +91,7 @@ def _accept(request: HttpRequest, conversation_id: uuid.UUID | None) -> Message 
 def _refuse(request: HttpRequest, form: QuestionForm, sentence: str, conversation: Conversation | None) -> HttpResponse:
     if _wants_fragment(request):
         response = render(request, "conversation.html#composer_error", {"error": sentence}, status=422)
-        response.headers |= {"HX-Retarget": "#composer-error", "HX-Reswap": "innerHTML"}  # type: ignore[operator]
+        response["HX-Retarget"], response["HX-Reswap"] = "#composer-error", "innerHTML"
         return response
     form.add_error("question", sentence)
     composer = _composer(form, request.POST.getlist("scope"), conversation)
