@@ -34,7 +34,7 @@ def answer_html(message: Message, evidence: Sequence[Evidence], *, link: Callabl
 
 def _by_file(evidence: Sequence[Evidence]) -> list[Evidence]:
     """Files in the order of their best passage, passages of a file in the order of their rank."""
-    first = {}
+    first: dict[tuple[int | None, bytes], int] = {}
     for item in evidence:
         first.setdefault(_file_key(item), item.number)
     return sorted(evidence, key=lambda item: (first[_file_key(item)], item.number))

@@ -24,7 +24,9 @@ def test_it_finds_markers_where_markdown_shows_them(text: str, cited: tuple[int,
     assert mentions(text, {1, 2, 3}).cited == cited
 
 
-@pytest.mark.parametrize("text", ["`items[1]`", "```python\nx = a[1]\n```", "    x = a[1]", "\\[1\\]", "[0]", "[2024]", "[a]"])
+@pytest.mark.parametrize(
+    "text", ["`items[1]`", "```python\nx = a[1]\n```", "    x = a[1]", "\\[1\\]", "[0]", "[2024]", "[a]"]
+)
 def test_it_leaves_code_and_other_brackets_alone(text: str) -> None:
     found = mentions(text, {1, 2, 3})
     assert (found.cited, found.unknown) == ((), ())

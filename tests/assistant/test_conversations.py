@@ -159,7 +159,11 @@ def test_it_writes_nothing_for_an_attempt_that_is_over(user: User) -> None:
 
 def test_it_resumes_in_the_middle_of_a_stored_text(user: User) -> None:
     message = _running(_ask(user))
-    events = [Event(1, "stage", {"name": "plan"}), Event(6, "text", {"text": "Hello"}), Event(7, "notice", {"text": "n"})]
+    events = [
+        Event(1, "stage", {"name": "plan"}),
+        Event(6, "text", {"text": "Hello"}),
+        Event(7, "notice", {"text": "n"}),
+    ]
     conversations.append_events(message.pk, 1, events)
     assert [event.data for event in conversations.events_after(message.pk, 1, 3)] == [{"text": "llo"}, {"text": "n"}]
     assert conversations.events_after(message.pk, 1, 0) == events

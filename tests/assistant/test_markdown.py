@@ -8,7 +8,9 @@ import pytest
 from assistant.markdown import Chip, chip_html, render, render_next
 
 CHIPS = {
-    1: Chip("sessions.py:303–321", "pallets/flask src/sessions.py, lines 303–321", "/r/1/flask/blob/abc?path=s.py", "ok"),
+    1: Chip(
+        "sessions.py:303–321", "pallets/flask src/sessions.py, lines 303–321", "/r/1/flask/blob/abc?path=s.py", "ok"
+    ),
     2: Chip("app.py:7", "pallets/flask app.py, line 7", "", "broken"),
 }
 PAYLOADS = [
@@ -34,7 +36,7 @@ PAYLOADS = [
     "[1]: https://evil.test\n\n[1]",
     "```python\n</pre><script>alert(1)</script>\n```",
     '```"><img src=x onerror=alert(1)>\nx\n```',
-    "```mermaid\nclick A href \"javascript:alert(1)\"\n```",
+    '```mermaid\nclick A href "javascript:alert(1)"\n```',
     "```html\n<iframe src=https://evil.test></iframe>\n```",
     "`<img src=x onerror=alert(1)>`",
     "<style>*{background:url(https://evil.test)}</style>",

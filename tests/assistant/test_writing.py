@@ -177,7 +177,10 @@ async def test_it_warns_of_an_answer_that_cites_nothing(
 ) -> None:
     script_search(monkeypatch, [hit_for(repository, "src/sessions.py", SIGN)])
     script_model(monkeypatch, settings, ["Surely by magic."])
-    assert "cites no passage, so nothing in it could be verified. Looked in 1 of 1 repository" in _notices(await _steps())[0]
+    assert (
+        "cites no passage, so nothing in it could be verified. Looked in 1 of 1 repository"
+        in _notices(await _steps())[0]
+    )
 
 
 async def test_it_says_that_the_length_limit_cut_the_answer(
