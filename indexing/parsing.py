@@ -149,7 +149,7 @@ def _grammar(language: str) -> _Grammar | str:
     if not language:
         return "unknown language"
     try:
-        grammar = get_language(language)  # type: ignore[arg-type]
+        grammar = get_language(language)
     except LookupError:
         return f"no grammar for {language}"
     except Exception as error:  # noqa: BLE001 - native code built for another version raises what it likes

@@ -163,8 +163,9 @@ def bounded(text: Text, ranges: list[tuple[int, int]], sizes: Sizes) -> list[tup
     parts: list[tuple[int, int]] = []
     for start, end in ranges:
         if end - start > sizes.max_chars and text.chars(start, end) > sizes.max_chars:
-            limits = {"first_lines": sizes.lines, "later_lines": sizes.lines}
-            parts += split_lines(text, start, end, max_chars=sizes.max_chars, **limits, break_after=PARAGRAPH_END)
+            parts += split_lines(
+                text, start, end, max_chars=sizes.max_chars, max_lines=sizes.lines, break_after=PARAGRAPH_END
+            )
         else:
             parts.append((start, end))
     return parts

@@ -24,7 +24,7 @@ def chunk(text: Text, sizes: Sizes) -> list[Span]:
     if text.lines(start, end) <= sizes.lines and text.chars(start, end) <= sizes.max_chars:
         return [Span(start, end, KIND)]
     step = max(1, sizes.lines - sizes.overlap_lines)
-    ranges = split_lines(text, start, end, max_chars=sizes.max_chars, first_lines=sizes.lines, later_lines=step)
+    ranges = split_lines(text, start, end, max_chars=sizes.max_chars, max_lines=step, first_lines=sizes.lines)
     return [Span(first, last, KIND) for first, last in ranges]
 
 
@@ -34,12 +34,13 @@ def split_lines(
     end: int,
     *,
     max_chars: int,
-    first_lines: int,
-    later_lines: int,
+    max_lines: int,
+    first_lines: int = 0,
     break_after: re.Pattern[bytes] = _NOWHERE,
 ) -> list[tuple[int, int]]:
     """Ranges of at most `max_chars` characters and so many lines, trimmed; only a longer line is cut inside.
 
+    `first_lines`, when given, is the limit of the first range.
     A range that is full ends after its last line that matches `break_after`, if that leaves at least half of it.
     """
     ranges: list[tuple[int, int]] = []
@@ -47,7 +48,9 @@ def split_lines(
     size = 0
     for line in _bounded_lines(text, start, end, max_chars):
         length = text.chars(*line)
-        while pending and (len(pending) >= (later_lines if ranges else first_lines) or size + length > max_chars):
+        while pending and (
+            len(pending) >= (max_lines if ranges else first_lines or max_lines) or size + length > max_chars
+        ):
             count = _lines_to_take(text, pending, break_after)
             ranges.append((pending[0][0], pending[count - 1][1]))
             pending = pending[count:]

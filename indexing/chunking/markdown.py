@@ -158,8 +158,7 @@ def _parts(text: Text, section: _Section, sizes: Sizes) -> list[tuple[int, int]]
         elif text.chars(start, end) <= sizes.max_chars:
             parts.append((start, end))
         else:
-            limits = {"first_lines": sizes.lines, "later_lines": sizes.lines}
-            parts += split_lines(text, start, end, max_chars=sizes.max_chars, **limits)
+            parts += split_lines(text, start, end, max_chars=sizes.max_chars, max_lines=sizes.lines)
     return [part for part in (text.trim(*part) for part in parts) if part[0] < part[1]]
 
 

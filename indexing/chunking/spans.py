@@ -1,4 +1,4 @@
-"""What every chunker hands on: spans of a text, in offsets of that text. `chunk_file` alone makes coordinates of them."""
+"""What every chunker hands on: spans of a text, in offsets of that text; `chunk_file` makes coordinates of them."""
 
 from __future__ import annotations
 
