@@ -363,6 +363,7 @@ async def test_it_holds_no_connection_while_it_streams(
 ) -> None:
     script_model(monkeypatch, settings, ["Half", 0.2, " done [1]."])
     answering.start_answer(message.pk)
+    assert await sync_to_async(lambda: User.objects.exists() and connection.connection is not None)()
     held = []
     async for _, name, _ in answering.event_stream(message):
         if name == "text":
