@@ -51,7 +51,8 @@ _QUOTED = re.compile(
 )
 # NAME=value and name: value, one a line, as in environment files, YAML and properties; with what stands before.
 _UNQUOTED = re.compile(
-    r"(?P<suffix>[\w-]{0,40})(?:=|:[ \t]{1,20}|[ \t]=[ \t])(?P<value>[^\s\"'`()\[\]{}<>$,;|&]{6,400})[ \t]{0,20}(?=[\r\n]|\Z)"
+    r"(?P<suffix>[\w-]{0,40})(?:=|:[ \t]{1,20}|[ \t]=[ \t])"
+    r"(?P<value>[^\s\"'`()\[\]{}<>$,;|&]{6,400})[ \t]{0,20}(?=[\r\n]|\Z)"
 )
 _LINE_START = re.compile(r"[ \t]*(?:export[ \t]|-[ \t])?[ \t]*[\w.-]{0,60}")
 _LINE_START_CHARACTERS = 100
@@ -63,8 +64,9 @@ _EXAMPLE = re.compile(
     r"|^process\.|^os\.|env\[",
     re.IGNORECASE,
 )
+# Blanks, URLs, paths, interpolation, and words joined by marks.
 _NOT_A_SECRET = re.compile(
-    r"\s|://|^[/.~#]|^[A-Za-z]+([_.-][A-Za-z]+)+$|^[A-Z]?[a-z]+$|^[a-z]+([-_/.][a-z0-9]+)+$|^[A-Z][A-Z0-9_]+$"
+    r"\s|://|^[/.~#]|^\$\w|[{}]|^[A-Za-z]+([_.-][A-Za-z]+)+$|^[A-Z]?[a-z]+$|^[a-z]+([-_/.][a-z0-9]+)+$|^[A-Z][A-Z0-9_]+$"
 )
 _ASCII_LOWER = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _KEY_CHARACTERS = 16
@@ -114,7 +116,7 @@ def _is_random(lines: str) -> bool:
 
 
 def _is_obvious_example(value: str) -> bool:
-    return re.search(r"example|x{6}|0{8}|\*{3}|12345678", value, re.IGNORECASE) is not None
+    return re.search(r"example|x{6}|0{8}|\*{3}", value, re.IGNORECASE) is not None
 
 
 def _mask_url(match: re.Match[str]) -> str:
