@@ -14,7 +14,9 @@ from indexing.access import Principal
 from indexing.models import Repository
 from search.results import Scope
 
-_TOKEN = re.compile(r"(?<!\S)(?:@(?P<name>[\w.-]+(?:/[\w.-]+)*)|(?P<key>path!?|lang):(?P<value>\S+))(?=[\s,;:?!]|$)[ \t]?")
+_TOKEN = re.compile(
+    r"(?<!\S)(?:@(?P<name>[\w.-]+(?:/[\w.-]+)*)|(?P<key>path!?|lang):(?P<value>\S+))(?=[\s,;:?!]|$)[ \t]?"
+)
 MAX_TOKENS = 20
 
 

@@ -115,7 +115,7 @@ def answer(request: HttpRequest, message_id: uuid.UUID) -> HttpResponse:
     return _answer(request, _message(request, message_id))
 
 
-async def answer_events(request: HttpRequest, message_id: uuid.UUID) -> HttpResponse:
+async def answer_events(request: HttpRequest, message_id: uuid.UUID) -> StreamingHttpResponse:
     """The stream. `Last-Event-ID`, or `after` for a page that reconnects itself, resumes without repetition."""
     user = cast(User, await request.auser())
     message = await sync_to_async(_message)(request, message_id)

@@ -43,10 +43,12 @@ class RepositoryStatus:
 
 def statuses(repositories: Iterable[Repository]) -> list[RepositoryStatus]:
     rows = list(repositories)
-    newest = Index.objects.filter(repository__in=[row.pk for row in rows]).values("repository").annotate(pk=Max("pk"))
-    wanted = {row.current_index_id for row in rows} | {entry["pk"] for entry in newest}
+    newest = (
+        Index.objects.filter(repository__in=[row.pk for row in rows]).values("repository").annotate(newest=Max("pk"))
+    )
+    wanted = {row.current_index_id for row in rows} | {entry["newest"] for entry in newest}
     indexes = Index.objects.in_bulk([pk for pk in wanted if pk])
-    latest = {entry["repository"]: indexes[entry["pk"]] for entry in newest}
+    latest = {entry["repository"]: indexes[entry["newest"]] for entry in newest}
     return [status_of(row, latest.get(row.pk), indexes.get(row.current_index_id or 0)) for row in rows]
 
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from django.utils.safestring import SafeString
-from indexing.masking import mask_secrets
 
 from indexing.highlighting import highlighted_lines
+from indexing.masking import mask_secrets
 from indexing.tokenizing import stems, terms
 
 MAX_LINE_CHARS = 400

@@ -113,7 +113,8 @@ def search(
         sources, readable = readable_sources(principal, scope, notices)
         ranked = _rank_with(final_plan, sources, scope, limit, clock, notices)
         first_plan = final_plan
-    hits, dropped = ranked.hits[:limit], ()
+    hits: tuple[Hit, ...] = ranked.hits[:limit]
+    dropped: tuple[Dropped, ...] = ()
     if with_llm and ranked.hits:
         hits, dropped = _rerank(question, ranked.hits, limit, principal, clock, notices)
     if first_plan.notice:

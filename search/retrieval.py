@@ -159,8 +159,8 @@ def _live(part: Part, name: str, owners: Rows) -> npt.NDArray[np.bool_]:
     if live is None:
         return np.ones(len(owners), bool)
     if name == "files":
-        return part.segment.array("tombstones")[owners] == 0
-    return live[owners]
+        return np.asarray(part.segment.array("tombstones")[owners] == 0, bool)
+    return np.asarray(live[owners], bool)
 
 
 def _best_chunks(

@@ -42,4 +42,5 @@ def test_it_does_not_depend_on_the_order_of_its_input(values: list[float], rando
     straight = scale(floats(*values), depth=10)
     shuffled = scale(floats(*(values[i] for i in order)), depth=10)
     assert np.array_equal(straight[order], shuffled)
-    assert straight.max() <= 1 and straight.min() >= 0
+    assert straight.max() <= 1
+    assert straight.min() >= 0
