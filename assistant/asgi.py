@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "assistant.settings")
 Scope = dict[str, Any]  # Any: ASGI messages are open mappings
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+# Static files come from WhiteNoise as synchronous iterators; they are small, and read in one go. Our own streams are
+# asynchronous, which tests against a real server show.
+warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 
 log = logging.getLogger(__name__)
 _django = get_asgi_application()
