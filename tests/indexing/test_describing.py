@@ -166,3 +166,9 @@ def test_it_masks_secrets_and_fences_what_it_sends(model: FakeLLM) -> None:
 def test_it_stores_only_usable_text(model: FakeLLM, reply: Any, text: str | None) -> None:
     model.replies = [{"descriptions": reply}]
     assert describe(make_chunks(1)).get(0) == text
+
+
+def test_it_does_not_store_one_sentence_for_a_whole_batch(model: FakeLLM) -> None:
+    same = [{"id": n, "text": "Manages the data of the application."} for n in range(1, 8)]
+    model.replies = [{"descriptions": [*same, {"id": 8, "text": "Returns seven as a number."}]}]
+    assert describe(make_chunks(8)) == {7: "Returns seven as a number."}
