@@ -36,6 +36,8 @@ _MAX_HEADER_CHARS = 300
 _MAX_FIELDS = 6
 _MAX_MEMBERS = 60
 _CONTEXT_SHARE = 3  # title and context get one third of the window
+_MARKS = 4  # tokens that a model may put around a text
+_MAX_CHARS_PER_TOKEN = 6  # code has about 3
 _ROW_SAFETY = 0.97
 _CONSTRUCTORS = frozenset({"__init__", "constructor", "__construct", "initialize", "init", "new"})
 _HASH_COMMENTS = frozenset(
@@ -138,7 +140,9 @@ def extractive_description(source: SourceFile, chunked: ChunkedFile, position: i
     definition = _main_definition(chunk, chunked)
     name = chunk.symbol.rsplit(".", 1)[-1] if definition else chunk.symbol
     owner = wording.split_words(chunk.symbol.rsplit(".", 2)[-2]) if definition and "." in chunk.symbol else ""
-    what = f"{chunk.kind} of {owner}" if owner else chunk.kind
+    kind = definition.kind if definition and chunk.role == "outline" else chunk.kind
+    what = f"{kind} of {owner}" if owner else kind
+    place = wording.split_words(_without_extension(source))
     if definition is not None:
         sentence = wording.doc_sentence(source, definition)
         extra = wording.split_words(_parameters(source, definition))
@@ -146,11 +150,7 @@ def extractive_description(source: SourceFile, chunked: ChunkedFile, position: i
         sentence = _own_sentence(source, chunk)
         extra = ", ".join(dict.fromkeys(wording.split_words(d.name) for d in _defined(chunk, chunked)))
     label = wording.split_words(name) or name
-    text = (
-        f"{label}: {what} in {wording.split_words(_path(source))}. {sentence} {extra}"
-        if label
-        else (f"{what} in {wording.split_words(_path(source))}. {sentence} {extra}")
-    )
+    text = f"{label}: {what} in {place}. {sentence} {extra}".removeprefix(": ")
     return mask_secrets(" ".join(text.split())[:MAX_DESCRIPTION_CHARS].rstrip())
 
 
@@ -168,6 +168,12 @@ def _dedent(lines: Sequence[str]) -> str:
 
 def _path(source: SourceFile) -> str:
     return shorten_path(source.path.decode("utf-8", "replace"), settings.EMBEDDED_PATH_CHARS)
+
+
+def _without_extension(source: SourceFile) -> str:
+    """The last segments of the path, for sentences."""
+    *folders, name = source.path.decode("utf-8", "replace").split("/")[-4:]
+    return " ".join([*folders, name.rpartition(".")[0] or name])
 
 
 def _until(texts: Iterable[str], limit: int) -> Iterator[str]:
@@ -274,9 +280,16 @@ class _Window:
         name = path.rpartition("/")[2]
         for lines in ((path, symbol), (path, short), (name, short), (name[-20:],)):
             title = "\n".join(line for line in lines if line)
-            if self.count_tokens(title) <= self.context_tokens:
+            if self.has_room_for(title):
                 return title
         return ""
+
+    def has_room_for(self, context: str) -> bool:
+        """Whether title and context stay within their share. Counting is for lengths that do not tell by themselves."""
+        if len(context.encode()) + _MARKS <= self.context_tokens:
+            return True
+        is_hopeless = len(context) > _MAX_CHARS_PER_TOKEN * self.context_tokens
+        return not is_hopeless and self.count_tokens(context) <= self.context_tokens
 
 
 def _rows(file: _File, position: int, window: _Window) -> tuple[str, ...]:
@@ -284,17 +297,18 @@ def _rows(file: _File, position: int, window: _Window) -> tuple[str, ...]:
     title = window.title(file.path, chunk.symbol)
     own = _own_lines(file, position)
     definition = _main_definition(chunk, file.chunked) if chunk.role == "primary" else None
-    own_tokens = window.count_tokens("\n".join([title, _dedent(own)]))
     chosen: tuple[list[str], list[str]] | None = None
+    own_tokens = 0
     for context, code_lines in _with_contexts(file, chunk, definition, own):
-        if context and window.count_tokens("\n".join([title, *context])) > window.context_tokens:
+        if context and not window.has_room_for("\n".join([title, *context])):
             continue
         chosen = chosen or (context, code_lines)
-        if own_tokens > window.max_tokens:
-            break
         row = "\n".join(part for part in (title, *context, *code_lines) if part)
         if window.count_tokens(row) <= window.max_tokens:
             return (row,)
+        own_tokens = own_tokens or window.count_tokens("\n".join([title, *code_lines]))
+        if own_tokens > window.max_tokens:
+            break  # no poorer context makes room enough
     context, code_lines = chosen or ([], _dedent(own).splitlines())
     return tuple(_split(window, title, context, code_lines, own_tokens))
 
@@ -304,7 +318,7 @@ def _own_lines(file: _File, position: int) -> list[str]:
     chunk = file.chunked.chunks[position]
     lines = file.lines(chunk.start_byte, chunk.end_byte)
     if chunk.role == "outline":
-        return [*lines, *_member_signatures(file, chunk)]
+        return _outline_lines(file, chunk) or lines
     if chunk.kind == openapi.KIND:
         referred = (normalise(text, file.language) for text in file.referred.get(chunk.start_byte, ()))
         return [*_dedent(lines).splitlines(), *(line for text in referred for line in mask_secrets(text).splitlines())]
@@ -326,11 +340,18 @@ def _overlap(file: _File, position: int) -> list[str]:
     return [line for line in reversed(kept) if line.strip()]
 
 
-def _member_signatures(file: _File, chunk: Chunk) -> list[str]:
-    owners = [i for i in chunk.defines if file.definitions[i].start_byte == chunk.start_byte]
-    members = [d for d in file.definitions if owners and d.parent == owners[0] and d.kind != "test"][:_MAX_MEMBERS]
+def _outline_lines(file: _File, chunk: Chunk) -> list[str]:
+    """First sentence of the documentation, header, signatures of the members. The rest is in the class's own chunks."""
+    position = next((i for i in chunk.defines if file.definitions[i].start_byte == chunk.start_byte), -1)
+    if position < 0:
+        return []
+    owner = file.definitions[position]
+    members = [d for d in file.definitions if d.parent == position and d.kind != "test"][:_MAX_MEMBERS]
+    _, header = _signature_of(file, owner)
     signatures = (mask_secrets(wording.signature(file.source, member)) for member in members)
-    return [f"    {line}" for line in dict.fromkeys(signatures) if line]
+    inner = [f"    {line}" for line in dict.fromkeys(signatures) if line]
+    sentence = mask_secrets(wording.doc_sentence(file.source, owner))
+    return [line for line in (sentence, header[0].strip(), *inner) if line]
 
 
 def _with_contexts(
