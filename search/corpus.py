@@ -26,6 +26,7 @@ class Source:
     name: str
     golden: bool
     index: OpenIndex
+    comparable: bool = True  # False: its vectors are of another model than the query's
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ class Corpus:
         return [postings for part in self.parts if (postings := part.segment.postings(name)) is not None]
 
     def vectors(self, name: str) -> list[tuple[Part, VectorList]]:
-        """Segments without vectors yet are left out."""
-        found = ((part, part.segment.vectors(name)) for part in self.parts)
+        """Segments without vectors yet, or with those of another model, are left out."""
+        found = ((part, part.segment.vectors(name)) for part in self.parts if part.source.comparable)
         return [(part, vectors) for part, vectors in found if vectors is not None]
 
     def allowed(self, path_filter: bytes) -> npt.NDArray[np.bool_] | None:

@@ -14,14 +14,15 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 from django.conf import settings
 from django.db import connections
 
-from indexing import llm
+from indexing import embedding, llm
 from indexing.access import Principal
 from indexing.context import shorten_path
-from indexing.embedding import get_embedder
 from indexing.errors import EmbeddingError, IndexFormatError
+from indexing.index_format import ModelInfo
 from indexing.models import Repository
 from search.corpus import Corpus, Source
 from search.errors import EmptyQuestion
@@ -164,7 +165,7 @@ def _rank_with(
     plan: QueryPlan, sources: Sequence[Source], scope: Scope, limit: int, clock: _Clock, notices: list[str]
 ) -> _RankedHits:
     begun = clock.begin("embed")
-    queries = make_queries(plan, sources, scope, notices)
+    queries, sources = make_queries(plan, sources, scope, notices)
     clock.end("embed", begun)
     begun = clock.begin("repositories")
     choices = choose(sources, queries, pinned=frozenset(scope.repository_ids), limit=settings.SEARCH_REPOSITORIES)
@@ -189,18 +190,32 @@ def _rank_with(
     return _RankedHits(tuple(hits[:wanted]), tuple(choices))
 
 
-def make_queries(plan: QueryPlan, sources: Sequence[Source], scope: Scope, notices: list[str]) -> list[Query]:
-    """The plan's queries with their vectors. Without a usable model they are searched by words, with a notice."""
+def make_queries(
+    plan: QueryPlan, sources: Sequence[Source], scope: Scope, notices: list[str]
+) -> tuple[list[Query], list[Source]]:
+    """The plan's queries with their vectors, and the sources marked with whether these may be compared with theirs."""
     texts = [("english", 1.0, plan.english_query, False)]
     if plan.origin_language_query and plan.origin_language_query != plan.english_query:
         texts.append(("original", ORIGINAL_WEIGHT, plan.origin_language_query, False))
     if plan.hypothetical_document:
         texts.append(("hypothetical", HYPOTHETICAL_WEIGHT, plan.hypothetical_document, True))
-    vectors = _embed([_scoped(text, scope) for _, _, text, _ in texts], sources, notices)
-    return [
+    vectors, model = _embed([_scoped(text, scope) for _, _, text, _ in texts], sources, notices)
+    queries = [
         Query(name, weight, wording(_scoped_words(text, scope)), vector, code_only)
         for (name, weight, text, code_only), vector in zip(texts, vectors, strict=True)
     ]
+    return queries, [_comparable(source, model, notices) for source in sources]
+
+
+def _comparable(source: Source, model: ModelInfo | None, notices: list[str]) -> Source:
+    """Vectors of two models are never compared: such an index is searched by words until it is rebuilt."""
+    theirs = source.index.manifest.model
+    if model is None or theirs is None or theirs == model:
+        return source
+    notices.append(
+        f"{source.name} was embedded with another model; update it. Until then it is searched by words only."
+    )
+    return replace(source, comparable=False)
 
 
 def _scoped(text: str, scope: Scope) -> str:
@@ -221,17 +236,16 @@ def _folder(path: str) -> bytes:
 
 def _embed(
     texts: Sequence[str], sources: Sequence[Source], notices: list[str]
-) -> list[np.typing.NDArray[np.float32] | None]:
+) -> tuple[list[npt.NDArray[np.float32] | None], ModelInfo | None]:
     if not any(source.index.manifest.coverage.vectors > 0 for source in sources):
-        return [None] * len(texts)
+        return [None] * len(texts), None
     try:
-        embedder = get_embedder()
-        vectors = embedder.embed_queries(list(texts))
+        embedder = embedding.get_embedder()
+        return list(embedder.embed_queries(list(texts))), embedder.info
     except EmbeddingError as error:
         logger.warning("searching by words only: %s", error)
         notices.append(f"Searched by words only: {error}")
-        return [None] * len(texts)
-    return list(vectors)
+        return [None] * len(texts), None
 
 
 def _without_repository_names(queries: Sequence[Query], chosen: Sequence[Source]) -> list[Query]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from indexing.profiling import FileFlag
 
+from indexing.profiling import FileFlag
 from indexing.tokenizing import stems, term_hash, terms
 from search.centrality import centrality as centrality_of_files
 from search.corpus import Corpus
@@ -53,6 +53,8 @@ class Weights:
     test: float = 0.7
     example: float = 0.8
     legacy: float = 0.7
+    docs: float = 0.6
+    config: float = 0.8
     later_chunk: float = 0.1
 
     def of_list(self, name: str) -> float:
@@ -142,7 +144,7 @@ def path_match(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) 
     value: dict[int, float] = {}
     for file_row in np.unique(files):
         path = corpus.path(int(file_row)).decode("utf-8", "replace")
-        name = path.rsplit("/", 1)[-1].split(".", 1)[0]
+        name = path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
         path_words = frozenset(stems(terms(path)))
         name_words = stems(terms(name))
         covered = sum(_has(word, path_words) for word in wanted) / max(1, len(wanted))
@@ -203,6 +205,8 @@ def priors(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) -> F
         FileFlag.TEST: 1.0 if words & {"test", "spec", "mock", "fixtur", "assert"} else weights.test,
         FileFlag.EXAMPLE: 1.0 if words & {"exampl", "demo", "sampl", "tutori", "benchmark"} else weights.example,
         FileFlag.LEGACY: 1.0 if words & {"legaci", "compat", "deprec", "old", "v1"} else weights.legacy,
+        FileFlag.DOCS: 1.0 if words & {"doc", "document", "guid", "readm", "changelog", "licens"} else weights.docs,
+        FileFlag.CONFIG: 1.0 if words & {"config", "configur", "set", "packag", "ci"} else weights.config,
     }
     value: dict[int, float] = {}
     for file_row in np.unique(files):

@@ -93,10 +93,10 @@ def _nearest_centroid(sources: Sequence[Source], queries: Sequence[Query]) -> Fl
     best = np.zeros(len(sources), np.float32)
     for i, source in enumerate(sources):
         profile = source.index.profile
-        if profile is None or not len(profile.floats):
+        if profile is None or not source.comparable or not len(profile.floats):
             continue
         for query in queries:
-            if query.vector is not None and len(query.vector) == profile.floats.shape[1] and not query.code_only:
+            if query.vector is not None and not query.code_only:
                 best[i] = max(best[i], float((profile.floats.astype(np.float32) @ query.vector).max()))
     return best
 

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from pytest_django import Settings
+
+from indexing import llm
+from indexing.access import Principal
+from indexing.errors import EmbeddingError
+from indexing.index_format import MANIFEST
+from indexing.models import Repository
+from search import pipeline
+from search.errors import EmptyQuestion
+from search.pipeline import search
+from search.results import QueryPlan, Scope, Stage
+from tests.factories import make_user
+from tests.indexing.stub_embedder import StubEmbedder
+from tests.search.conftest import Indexed
+
+SHOP: dict[str, str | bytes] = {
+    "shop/orders.py": "def cancel_order(number):\n    '''Cancel an order, refund it.'''\n    return number\n",
+    "shop/stock.py": "class Stock:\n    def take(self, item):\n        self.items.remove(item)\n        return item\n",
+    "tests/test_orders.py": "from shop import orders\n\n\ndef test_cancel_order():\n    assert orders.cancel_order(1)\n",
+    "docs/guide.md": "# Guide\n\nHow to cancel an order: call it.\n",
+}
+OPERATOR = Principal.operator()
+
+
+def paths(question: str, **options: object) -> list[str]:
+    result = search(question, principal=OPERATOR, **options)  # type: ignore[arg-type]
+    return [hit.display_path for hit in result.hits]
+
+
+def test_it_puts_the_defining_code_before_tests_and_docs(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    assert paths("how is an order cancelled")[0] == "shop/orders.py"
+    assert paths("cancel_order")[0] == "shop/orders.py"
+
+
+def test_it_puts_tests_first_when_they_are_asked_for(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    assert paths("test that an order is cancelled")[0] == "tests/test_orders.py"
+
+
+def test_it_returns_coordinates_that_select_the_bytes(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    hit = search("cancel_order", principal=OPERATOR).hits[0]
+    raw = str(SHOP["shop/orders.py"]).encode()
+    assert raw[hit.start_byte : hit.end_byte].startswith(b"def cancel_order")
+    assert (hit.symbol, hit.kind, hit.start_line, hit.end_line) == ("cancel_order", "function", 1, 3)
+
+
+def test_it_never_shows_what_the_person_may_not_read(indexed: Indexed) -> None:
+    owner, other = make_user(), make_user()
+    indexed("acme/secret", SHOP, visibility=Repository.Visibility.PRIVATE, owner=owner)
+    mine = search("cancel_order", principal=Principal.of_user(owner))
+    theirs = search("cancel_order", principal=Principal.of_user(other))
+    assert mine.hits
+    assert (theirs.hits, theirs.trace.readable_repositories, theirs.trace.repositories) == ((), 0, ())
+    assert "secret" not in json.dumps(theirs.trace.to_json())
+
+
+def test_it_does_not_open_a_forbidden_repository_that_is_pinned(indexed: Indexed) -> None:
+    owner, other = make_user(), make_user()
+    secret = indexed("acme/secret", SHOP, visibility=Repository.Visibility.PRIVATE, owner=owner)
+    result = search("cancel_order", principal=Principal.of_user(other), scope=Scope(repository_ids=(secret.pk,)))
+    assert result.hits == ()
+
+
+def test_it_searches_only_pinned_repositories(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    pinned = indexed("acme/cafe", {"order.py": "def cancel_order():\n    return None\n"})
+    result = search("cancel_order", principal=OPERATOR, scope=Scope(repository_ids=(pinned.pk,)))
+    assert {hit.repository for hit in result.hits} == {"acme/cafe"}
+    assert result.trace.repositories[0].reasons == ("pinned with @",)
+
+
+def test_it_filters_by_folder_and_prefers_a_folder(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    assert set(paths("order", scope=Scope(path_filter="docs"))) == {"docs/guide.md"}
+    assert len(set(paths("order", scope=Scope(path="docs")))) > 1
+
+
+def test_it_keeps_to_the_languages_asked_for(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    assert set(paths("cancel order", scope=Scope(languages=("markdown",)))) == {"docs/guide.md"}
+
+
+def test_it_shows_identical_copies_once(indexed: Indexed) -> None:
+    indexed("acme/shop", {**SHOP, "backup/orders.py": SHOP["shop/orders.py"]})
+    hits = [hit for hit in search("cancel_order", principal=OPERATOR).hits if hit.symbol == "cancel_order"]
+    assert [hit.copies for hit in hits] == [2]
+
+
+def test_it_searches_by_words_when_the_model_fails(indexed: Indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexed("acme/shop", SHOP)
+
+    def broken() -> None:
+        raise EmbeddingError("The model is not there.")
+
+    monkeypatch.setattr("indexing.embedding.get_embedder", broken)
+    result = search("cancel_order", principal=OPERATOR)
+    assert result.hits[0].display_path == "shop/orders.py"
+    assert result.trace.notices == ("Searched by words only: The model is not there.",)
+
+
+def test_it_never_compares_vectors_of_two_models(indexed: Indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexed("acme/shop", SHOP)
+    monkeypatch.setattr("indexing.embedding.get_embedder", lambda: StubEmbedder(revision="2"))
+    result = search("cancel_order", principal=OPERATOR)
+    assert not any(name.startswith("vectors.") for hit in result.hits for name in hit.legs)
+    assert "another model" in result.trace.notices[0]
+
+
+def test_it_goes_on_without_a_damaged_index(indexed: Indexed) -> None:
+    damaged = indexed("acme/shop", SHOP)
+    indexed("acme/cafe", {"order.py": "def cancel_order():\n    return None\n"})
+    (damaged.index_path / MANIFEST).write_text("{")
+    result = search("cancel_order", principal=OPERATOR)
+    assert {hit.repository for hit in result.hits} == {"acme/cafe"}
+    assert "acme/shop could not be searched" in result.trace.notices[0]
+
+
+@pytest.mark.parametrize("question", ["???", "-> ::", "a" * 30_000, "\u202eאיך\u200f", "x OR (", "'\";--", "\x00"])
+def test_it_answers_any_question(indexed: Indexed, question: str) -> None:
+    indexed("acme/shop", SHOP)
+    assert search(question, principal=OPERATOR).trace.readable_repositories == 1
+
+
+def test_it_refuses_an_empty_question() -> None:
+    with pytest.raises(EmptyQuestion, match="empty"):
+        search(" \n", principal=OPERATOR)
+
+
+@pytest.mark.django_db
+def test_it_finds_nothing_when_nothing_is_indexed() -> None:
+    assert search("order", principal=OPERATOR).hits == ()
+
+
+def test_it_reports_stages_as_they_begin_and_end(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    seen: list[tuple[str, str]] = []
+    search("order", principal=OPERATOR, on_stage=lambda stage: seen.append((stage.name, stage.state)))
+    assert seen[0] == ("plan", "now")
+    for name in ("plan", "embed", "repositories", "retrieve", "rank"):
+        assert seen.index((name, "now")) < seen.index((name, "done"))
+
+
+def test_it_shows_a_first_ranking_while_the_model_plans(
+    indexed: Indexed, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    indexed("acme/shop", SHOP)
+    settings.LLM_MODEL = "scripted"
+    made = QueryPlan("take an item from stock", source="llm")
+    monkeypatch.setattr(pipeline, "plan", lambda *args, **options: made)
+    monkeypatch.setattr(pipeline, "rerank", lambda question, hits, *args, **options: _as_they_are(hits))
+    first: list[str] = []
+    result = search(
+        "cancel_order", principal=OPERATOR, on_hits=lambda hits: first.extend(hit.display_path for hit in hits[:1])
+    )
+    assert first == ["shop/orders.py"]
+    assert (result.trace.plan, result.hits[0].display_path) == (made, "shop/stock.py")
+
+
+def test_it_says_when_the_models_plan_could_not_be_used(
+    indexed: Indexed, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    indexed("acme/shop", SHOP)
+    settings.LLM_MODEL = "scripted"
+    basic = QueryPlan("cancel_order", notice="The model did not return a valid plan.")
+    monkeypatch.setattr(pipeline, "plan", lambda *args, **options: basic)
+    monkeypatch.setattr(pipeline, "rerank", lambda question, hits, *args, **options: _as_they_are(hits))
+    result = search("cancel_order", principal=OPERATOR)
+    plan_stage = next(stage for stage in result.trace.stages if stage.name == "plan")
+    assert (plan_stage.state, plan_stage.llm) == ("failed", True)
+    assert "The model did not return a valid plan." in result.trace.notices
+    assert result.hits[0].display_path == "shop/orders.py"
+
+
+def test_it_leaves_the_model_alone_when_told_so(indexed: Indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexed("acme/shop", SHOP)
+    monkeypatch.setattr(llm, "configured", lambda: True)
+    result = search("cancel_order", principal=OPERATOR, use_llm=False)
+    assert not any(stage.llm for stage in result.trace.stages)
+
+
+def test_it_joins_the_three_queries(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    plan = QueryPlan(
+        "zebra", origin_language_query="存储", hypothetical_document="self.items.remove(item)\nreturn item"
+    )
+    assert paths("zebra", plan=plan)[0] == "shop/stock.py"
+
+
+def _as_they_are(hits: tuple[object, ...]) -> object:
+    from search.reranking import Reranked
+
+    return replace(Reranked(hits=(), dropped=(), state="done", notice=""), hits=tuple(hits))
+
+
+def test_it_times_every_stage(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    stages = search("order", principal=OPERATOR).trace.stages
+    assert all(isinstance(stage, Stage) and stage.milliseconds >= 0 for stage in stages)
+    assert [stage.started_ms for stage in stages] == sorted(stage.started_ms for stage in stages)
