@@ -15,7 +15,8 @@ class StubServer:
     """`script` holds (status, headers, text) per request, the last one again and again; `requests` what came in.
 
     `text` is the model's reply; "HANG" keeps the client waiting for `hang_seconds`, "DRIP" as well but busy. A
-    streamed reply is sent word by word, `pause_seconds` apart; the word "CUT" ends the connection there, "HANG" waits.
+    streamed reply is sent word by word, `pause_seconds` apart; the word "CUT" ends the connection there, "HANG"
+    or "WAIT" holds the rest back until `go_on` is set.
     """
 
     def __init__(self, base: str) -> None:
@@ -24,7 +25,8 @@ class StubServer:
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.pause_seconds = 0.0
-        self.hang_seconds = 3.0
+        self.hang_seconds = 6.0
+        self.go_on = threading.Event()
         self.disconnected = threading.Event()
 
     def next(self) -> tuple[int, dict[str, str], str]:
@@ -46,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream(text)
             else:
                 if text == "HANG":
-                    time.sleep(self.stub.hang_seconds)
+                    self.stub.go_on.wait(self.stub.hang_seconds)
                 if text == "DRIP":
                     self._drip()
                 self._send(200, headers, _whole(text))
@@ -78,7 +80,9 @@ class _Handler(BaseHTTPRequestHandler):
         for word in text.split(" "):
             if word == "CUT":
                 return
-            time.sleep(self.stub.hang_seconds if word == "HANG" else self.stub.pause_seconds)
+            if word in ("HANG", "WAIT"):
+                self.stub.go_on.wait(self.stub.hang_seconds)
+            time.sleep(self.stub.pause_seconds)
             self._event({"choices": [{"index": 0, "delta": {"content": word + " "}, "finish_reason": None}]})
         self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
         self._event({"choices": [], "usage": {"prompt_tokens": 21, "completion_tokens": 5, "total_tokens": 26}})
@@ -102,13 +106,14 @@ def _whole(text: str) -> dict[str, Any]:
 
 @contextmanager
 def serve() -> Iterator[StubServer]:
-    handler = type("Handler", (_Handler,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
-    handler.stub = StubServer(f"http://127.0.0.1:{server.server_port}/v1")  # type: ignore[attr-defined]
+    stub = StubServer(f"http://127.0.0.1:{server.server_port}/v1")
+    server.RequestHandlerClass = type("Handler", (_Handler,), {"stub": stub})
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:
-        yield handler.stub  # type: ignore[attr-defined]
+        yield stub
     finally:
+        stub.go_on.set()
         server.shutdown()
         server.server_close()

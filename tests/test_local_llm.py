@@ -46,7 +46,7 @@ def test_it_fits_the_schema_or_says_so(local_llm: LocalLLM) -> None:
 
 async def test_it_streams_token_by_token(local_llm: LocalLLM) -> None:
     arrivals = []
-    async for part in llm.stream(COUNT, purpose="test", max_tokens=24, timeout_seconds=60):
+    async for part in llm.stream(COUNT, purpose="test", max_tokens=48, timeout_seconds=60):
         arrivals.append((time.monotonic(), part))
     texts = [part.text for _, part in arrivals if part.text]
     assert len(texts) > 5

@@ -303,7 +303,7 @@ def test_it_keeps_to_the_time_limit_whatever_the_server_does(stub: StubServer, b
     started = time.monotonic()
     with pytest.raises(LLMUnavailable, match="did not answer within 1 seconds"):
         ask(timeout_seconds=0.6)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
 
 
 def test_it_says_when_nobody_listens(stub: StubServer, settings: Settings, waits: list[float]) -> None:
@@ -320,9 +320,11 @@ def test_it_says_when_the_model_name_has_no_provider(stub: StubServer, settings:
 
 
 async def test_it_streams_as_the_server_writes(stub: StubServer) -> None:
-    stub.script, stub.pause_seconds = [(200, {}, "one two three")], 0.15
-    arrivals = [time.monotonic() async for part in llm.stream(HELLO, purpose="test", max_tokens=9, timeout_seconds=5)]
-    assert arrivals[1] - arrivals[0] > 0.1
+    stub.script = [(200, {}, "one WAIT two")]  # the rest is not written before the first word has arrived
+    parts = llm.stream(HELLO, purpose="test", max_tokens=9, timeout_seconds=5)
+    assert (await anext(parts)).text == "one "
+    stub.go_on.set()
+    assert "".join([part.text async for part in parts]) == "WAIT two "
     row = await LLMCall.objects.aget()
     assert (row.prompt_tokens, row.completion_tokens) == (21, 5)
 
