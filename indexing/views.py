@@ -156,7 +156,7 @@ def _row_context(request: HttpRequest, row: RepositoryStatus) -> dict[str, Any]:
         "manageable": _may_manage(request, row.repository),
         "skips": skips,
         "skipped_total": skipped,
-        "tracked_total": skipped + (row.current.files_done if row.current else 0),
+        "tracked_total": row.current.files_known if row.current else 0,
     }
 
 

@@ -96,6 +96,8 @@
     markCurrent();
     const code = $("[data-code]", pane() || document);
     if (!code) return;
+    const outline = $(".outline"), symbol = outline && $("[aria-current]", outline);
+    if (symbol) outline.scrollTop = symbol.offsetTop - outline.offsetTop - outline.clientHeight / 2;
     const target = (location.hash && $(`#${CSS.escape(location.hash.slice(1).split("-")[0])}`, code)) || $(".hit", code);
     if (target) code.scrollTop = Math.max(0, target.offsetTop - code.offsetTop - Math.min(code.clientHeight / 3, 120));
   }

@@ -121,7 +121,7 @@ def test_it_says_what_failed_and_that_the_last_good_index_still_answers(user_cli
 
 
 def test_it_lists_skipped_files_with_reasons(user_client: Client) -> None:
-    index = make_index(current=True, skipped={"binary": 6, "too_large": 1}, files_done=200)
+    index = make_index(current=True, skipped={"binary": 6, "too_large": 1}, files_known=207)
     index.skipped_files.create(path="logo.png", reason="binary")
     assert "7 of 207 files were skipped" in user_client.get(LIST).content.decode()
     page = user_client.get(f"{LIST}{index.repository_id}/skipped/").content.decode()
