@@ -278,7 +278,7 @@ def evidence_data(hits: Sequence[Hit]) -> list[Json]:
 
 def _ending(live: _Live) -> Ending:
     answer = live.answer
-    assert answer is not None  # noqa: S101  # the last step of `write`
+    assert answer is not None  # the last step of `write`
     data = {
         "answered_by": answer.answered_by,
         "finish_reason": answer.finish_reason,

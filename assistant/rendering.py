@@ -42,13 +42,13 @@ def _by_file(evidence: Sequence[Evidence]) -> list[Evidence]:
 
 def _file_key(item: Evidence) -> tuple[int | None, bytes]:
     row = item.citation
-    assert row is not None  # noqa: S101  # withheld answers are not rendered
+    assert row is not None  # withheld answers are not rendered
     return row.repository_id, bytes(row.path)
 
 
 def _file_box(items: Sequence[Evidence], passages: dict[int, PassageView], chips: dict[int, markdown.Chip]) -> str:
     row = items[0].citation
-    assert row is not None  # noqa: S101
+    assert row is not None
     name = row.repository.name if row.repository is not None else row.repository_name
     header = (
         f'<header><span class="mono grow cut">{visible(row.display_path)}</span><span>{visible(name)}</span></header>'

@@ -41,7 +41,7 @@ class Ask:
 
     question: str
     principal: Principal
-    scope: Scope = Scope()  # noqa: RUF009  # frozen
+    scope: Scope = Scope()  # frozen
     mode: str = "explain"
     history: tuple[Turn, ...] = ()
 
