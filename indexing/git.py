@@ -289,24 +289,28 @@ class BlobReader:
 
     def read(self, blob_id: str) -> bytes:
         """Raises MissingObject."""
-        for _, content in self.read_many([blob_id]):
-            return content
-        raise AssertionError("read_many answers every id")
+        ((_, content),) = self.read_many([blob_id])
+        return content
 
-    def read_many(self, blob_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """(id, content) in the order asked for. One blob is in memory at a time; ids are sent ahead.
+    def read_many(self, blob_ids: Iterable[str], *, max_bytes: int | None = None) -> Iterator[tuple[str, bytes]]:
+        """(id, content) in the order asked for; a blob over `max_bytes` comes as b"".
 
-        Read to the end, or not at all after stopping early. Raises MissingObject.
+        One blob is in memory at a time; ids are sent ahead. Raises MissingObject.
         """
         remaining = iter(blob_ids)
         asked: deque[str] = deque()
-        while True:
-            if len(asked) <= _IDS_IN_FLIGHT // 2:
-                asked.extend(self._ask(islice(remaining, _IDS_IN_FLIGHT - len(asked))))
-            if not asked:
-                return
-            blob_id = asked.popleft()
-            yield blob_id, self._answer(blob_id)
+        try:
+            while True:
+                if len(asked) <= _IDS_IN_FLIGHT // 2:
+                    asked.extend(self._ask(islice(remaining, _IDS_IN_FLIGHT - len(asked))))
+                if not asked:
+                    return
+                blob_id = asked.popleft()
+                yield blob_id, self._answer(blob_id, max_bytes)
+        finally:
+            if not self._answers.closed:
+                for blob_id in asked:  # the caller stopped early: the next one must not get these answers
+                    self._answer(blob_id, 0)
 
     def _ask(self, blob_ids: Iterable[str]) -> list[str]:
         asked = [_check_object_id(blob_id) for blob_id in blob_ids]
@@ -314,20 +318,27 @@ class BlobReader:
             self._requests.write("".join(f"{blob_id}\n" for blob_id in asked).encode())
             self._requests.flush()
         except BrokenPipeError as error:
-            raise MissingObject(
-                "Git stopped reading the mirror. It may be damaged; fetch the repository again."
-            ) from error
+            raise MissingObject("Git stopped reading the mirror. Fetch the repository again.") from error
         return asked
 
-    def _answer(self, blob_id: str) -> bytes:
+    def _answer(self, blob_id: str, max_bytes: int | None) -> bytes:
         header = self._answers.readline().split()
-        if len(header) != 3 or header[1] != b"blob":
+        if header[:1] != [blob_id.encode()] or header[1:2] != [b"blob"]:
             raise MissingObject(f"Blob {blob_id} is not in the mirror. Fetch the repository again.")
         size = int(header[2])
-        content = self._answers.read(size + 1)
-        if len(content) != size + 1:
+        wanted = max_bytes is None or size <= max_bytes
+        content = self._answers.read(size + 1) if wanted else self._pass_over(size + 1)
+        if content[-1:] != b"\n" or (wanted and len(content) != size + 1):
             raise MissingObject(f"Blob {blob_id} is damaged in the mirror. Fetch the repository again.")
         return content[:-1]
+
+    def _pass_over(self, size: int) -> bytes:
+        """The last byte of the next `size` ones."""
+        last = b""
+        while size > 0 and (received := self._answers.read(min(size, _READ_BYTES))):
+            size -= len(received)
+            last = received[-1:]
+        return last
 
 
 def blob_at(mirror_path: Path, commit: str, path: bytes) -> str | None:

@@ -45,6 +45,7 @@ _DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
 _LOCAL_TIMEOUT_SECONDS = 600  # for commands that only read the mirror: a bound, not an expectation
 _MAX_OUTPUT_BYTES = 64 * 1024 * 1024  # a host could list refs without end
 _MAX_ERROR_BYTES = 64 * 1024
+_PIPE_BUFFER_BYTES = 1024 * 1024
 _PROGRESS = re.compile(
     rb"(?:remote: )?((?:Enumerating|Counting|Compressing|Receiving|Unpacking|Resolving|Checking)[a-z ]*): +(\d+)%"
 )
@@ -185,6 +186,8 @@ class Remote:
             _refuse_internal_if_known(host, port)
             return cls(url, host, [], environment)
         addresses = [f"[{address}]" if ":" in address else address for address in public_addresses(host, port)]
+        if f"[{host}]" in addresses:
+            return cls(url, host, [], environment)  # an IPv6 address is pinned as it is, and has no place in the option
         return cls(url, host, ["-c", f"http.curloptResolve={host}:{port}:{','.join(addresses)}"], environment)
 
     def talk(self, mirror_path: Path | None, arguments: Callable[[str], list[str]], report: Progress | None) -> bytes:
@@ -208,7 +211,7 @@ class Remote:
     def _watched(self, command: list[str], report: Progress | None) -> bytes:
         with _process_group(command, _environment() | self.environment) as process:
             output, errors = self._drain(process, report)
-            code = process.wait(timeout=_LOCAL_TIMEOUT_SECONDS)
+            code = process.wait()
         if code:
             raise self._error(errors)
         return output
@@ -261,35 +264,23 @@ class Remote:
 
 def git(mirror_path: Path | None, *arguments: str | bytes, check: bool = True) -> subprocess.CompletedProcess[bytes]:
     """A command that only touches the mirror. Raises GitError when it fails and `check` is set."""
-    with _explained():
-        done = subprocess.run(
-            [*_command(mirror_path), *arguments],
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_LOCAL_TIMEOUT_SECONDS,
-            check=False,
-        )
-    if check and done.returncode:
-        raise GitError(f"Git failed on its mirror: {_last_words(done.stderr.decode(errors='replace').splitlines())}")
-    return done
+    command: list[str | bytes] = [*_command(mirror_path), *arguments]
+    with _started(command, _environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            output, errors = process.communicate(timeout=_LOCAL_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise GitError(f"Git took more than {error.timeout:.0f} s to read its mirror. Check the disk.") from error
+    if check and process.returncode:
+        raise GitError(f"Git failed on its mirror: {_last_words(errors.decode(errors='replace').splitlines())}")
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 @contextmanager
 def running(mirror_path: Path, *arguments: str | bytes) -> Iterator[subprocess.Popen[bytes]]:
     """A command on the mirror whose pipes the caller uses while it runs; it ends with the block."""
-    command: Sequence[str | bytes] = [*_command(mirror_path), *arguments]
-    with (
-        _explained(),
-        subprocess.Popen(
-            command,
-            env=_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=1024 * 1024,
-        ) as process,
-    ):
+    command: list[str | bytes] = [*_command(mirror_path), *arguments]
+    with _started(command, _environment(), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
             yield process
         finally:
@@ -297,36 +288,31 @@ def running(mirror_path: Path, *arguments: str | bytes) -> Iterator[subprocess.P
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise GitError("Git is not installed on this server. Install git 2.37 or newer.") from error
-    except subprocess.TimeoutExpired as error:
-        raise GitError(
-            f"Git took more than {error.timeout:.0f} s to read its mirror. Check the disk, retry."
-        ) from error
-
-
-@contextmanager
 def _process_group(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """Git starts helpers (git-remote-https, ssh, index-pack); killing the group ends them all."""
-    with (
-        _explained(),
-        subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        ) as process,
-    ):
+    with _started(command, environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         try:
             yield process
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def _started(
+    command: Sequence[str | bytes], environment: dict[str, str], *, stdin: int, stderr: int
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+            bufsize=_PIPE_BUFFER_BYTES,
+        )
+    except FileNotFoundError as error:
+        raise GitError("Git is not installed on this server. Install git 2.37 or newer.") from error
 
 
 def _command(mirror_path: Path | None) -> list[str]:

@@ -7,6 +7,7 @@ Addresses are checked when a connection is made (`indexing/network.py`).
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SCP_LIKE = re.compile(r"(?:(?P<user>[^@/:\s]+)@)?(?P<host>[^@/:\s]+|\[[0-9a-fA-F:.]+\]):(?P<path>[^:].*)")
 _TRANSPORT = re.compile(r"[A-Za-z0-9+.-]*::")
 _FORBIDDEN_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|^[-./]|\.lock(/|$)|[/.]$|^@$")
+_PATH_STARTS = ("/", "~", ".")
 _MAX_URL_CHARS = 2000
 _MAX_REF_CHARS = 255
 
@@ -56,9 +58,9 @@ def parse_source(text: str, *, from_staff: bool, local_roots: Sequence[Path] | N
         raise InvalidSource("Git's helper transports (such as ext::) are not allowed. Use https or ssh.")
     if "://" in text:
         return _parse_url(text)
-    if from_staff and _looks_like_path(text):
+    if from_staff and (text.startswith(_PATH_STARTS) or os.path.isdir(text)):
         return _parse_path(text, settings.LOCAL_REPOSITORY_ROOTS if local_roots is None else local_roots)
-    if _looks_like_path(text) and not (match := _SCP_LIKE.fullmatch(text)):
+    if text.startswith(_PATH_STARTS):
         raise InvalidSource(f"Paths on the server can be added by staff only. Type a Git URL such as {_EXAMPLE}.")
     if match := _SCP_LIKE.fullmatch(text):
         return _parse_scp_like(match)
@@ -74,10 +76,6 @@ def check_ref(ref: str) -> str:
     if len(ref) > _MAX_REF_CHARS or _FORBIDDEN_IN_REF.search(ref):
         raise InvalidSource(f"{ref[:80]!r} is not a name of a branch, tag or commit.")
     return ref
-
-
-def _looks_like_path(text: str) -> bool:
-    return text.startswith(("/", "~", ".")) or Path(text).is_dir()
 
 
 def _parse_path(text: str, roots: Sequence[Path]) -> Source:
@@ -166,8 +164,14 @@ def _is_dotted_quad(host: str) -> bool:
 def _checked_path(path: str, *, keep_suffix: bool) -> str:
     """Web servers serve `x` and `x.git` alike, so the suffix goes (Git retries with it); SSH servers may not."""
     path = re.sub(r"/{2,}", "/", path).rstrip("/")
-    segments = unquote(path).split("/")
-    if len(path) < 2 or " " in path or any(segment.startswith("-") or segment == ".." for segment in segments):
+    plain = unquote(path)
+    segments = plain.split("/")
+    if (
+        len(path) < 2
+        or " " in path
+        or not plain.isprintable()
+        or any(segment.startswith("-") or segment == ".." for segment in segments)
+    ):
         raise InvalidSource(f"The path in this URL is not valid. Type a URL such as {_EXAMPLE}.")
     return path if keep_suffix else path.removesuffix(".git")
 

@@ -66,6 +66,7 @@ class SkippedEntry:
 
 _ENTRIES_AT_ONCE = 256
 _HEAD_BYTES = 4096
+_MAX_RULE_FILE_BYTES = 200_000
 _SYMLINK_MODE, _SUBMODULE_MODE = 0o120000, 0o160000
 
 _VENDORED_FOLDERS = frozenset(
@@ -172,7 +173,8 @@ def _read_rules(mirror_path: Path, commit: str) -> PathRules:
     found = list(named_blobs(mirror_path, commit, frozenset({IGNORE_NAME, ATTRIBUTES_NAME})))
     rules = PathRules()
     with BlobReader(mirror_path) as blobs:
-        for (path, _), (_, content) in zip(found, blobs.read_many(blob_id for _, blob_id in found), strict=True):
+        contents = blobs.read_many([blob_id for _, blob_id in found], max_bytes=_MAX_RULE_FILE_BYTES)
+        for (path, _), (_, content) in zip(found, contents, strict=True):
             rules.add_file(path, content)
     if rules.dropped:
         logger.warning("%s rules in ignore and attribute files were over the limit and are not used", rules.dropped)

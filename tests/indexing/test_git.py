@@ -287,6 +287,16 @@ def test_it_reads_many_blobs_in_order(mirror: Mirror, repo: Path) -> None:
     assert contents == [files[entry.path.decode()] for entry in entries]
 
 
+def test_it_answers_the_next_question_when_a_reader_stopped_early(mirror: Mirror, repo: Path) -> None:
+    commit = commit_files(repo, {f"{n:03}.txt": f"{n}\n" for n in range(50)})
+    ensure_mirror(mirror)
+    ids = [entry.blob_id for entry in list_tree(mirror.path, commit)]
+    with BlobReader(mirror.path) as blobs:
+        next(blobs.read_many(ids))
+        assert blobs.read(ids[7]) == b"7\n"
+        assert [content for _, content in blobs.read_many(ids[9:12], max_bytes=2)] == [b"9\n", b"", b""]
+
+
 @pytest.mark.parametrize("blob_id", ["f" * 40, "HEAD:a.py", "a\nb", ""])
 def test_it_says_which_blob_is_missing(mirror: Mirror, blob_id: str) -> None:
     with BlobReader(mirror.path) as blobs, pytest.raises(MissingObject):
