@@ -316,7 +316,9 @@ method: method_declaration
     "python": """
 function: function_definition
 class: class_definition
+(module (assignment left: (identifier) @name) @constant)
 (module (expression_statement (assignment left: (identifier) @name)) @constant)
+(class_definition body: (block (assignment left: (identifier) @name) @field))
 (class_definition body: (block (expression_statement (assignment left: (identifier) @name)) @field))
 (module (type_alias_statement left: (type) @name) @type)
 (import_statement name: [(dotted_name) @module (aliased_import name: (_) @module)]) @import
