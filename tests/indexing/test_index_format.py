@@ -3,9 +3,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from indexing.chunking import Chunk, ChunkedFile
 from indexing.errors import DamagedIndex, UnsupportedFormat
@@ -13,12 +16,21 @@ from indexing.index_format import (
     FileRecord,
     Manifest,
     ModelInfo,
+    Postings,
+    Segment,
     SegmentInfo,
     open_index,
     read_manifest,
     verify,
 )
-from indexing.index_writing import PartWriter, SegmentWriter, publish, remove_unnamed, with_parts
+from indexing.index_writing import (
+    PartWriter,
+    SegmentWriter,
+    publish,
+    remove_unnamed,
+    with_parts,
+    write_replaced_postings,
+)
 from indexing.parsing import Definition, ParsedFile
 from indexing.tokenizing import term_hash
 
@@ -234,3 +246,44 @@ def test_it_says_when_nothing_was_published(tmp_path: Path) -> None:
     assert read_manifest(tmp_path) is None
     with pytest.raises(DamagedIndex, match="there is no index"):
         open_index(tmp_path)
+
+
+_DOCUMENTS = st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 300), max_size=4), max_size=8)
+
+
+def _postings(documents: list[dict[str, int]]) -> Postings:
+    with TemporaryDirectory() as folder:
+        writer = SegmentWriter(Path(folder), segment_id="s1")
+        for document in documents:
+            writer.terms["files"].add(document)
+        postings = Segment(Path(folder, "segments/s1"), writer.finish()).postings("files")
+        assert postings is not None
+        return postings
+
+
+@settings(max_examples=6, deadline=None)
+@given(_DOCUMENTS)
+def test_it_finds_each_term_in_the_rows_that_have_it(documents: list[dict[str, int]]) -> None:
+    postings = _postings(documents)
+    for term in "abcdef":
+        rows, freqs = postings.find(term_hash(term))
+        expected = {row: min(document[term], 255) for row, document in enumerate(documents) if term in document}
+        assert dict(zip(rows.tolist(), freqs.tolist(), strict=True)) == expected
+        assert rows.tolist() == sorted(expected)
+    assert postings.lengths.tolist() == [sum(document.values()) for document in documents]
+
+
+@settings(max_examples=6, deadline=None)
+@given(_DOCUMENTS, st.dictionaries(st.integers(0, 7), st.dictionaries(st.sampled_from("abcxyz"), st.integers(1, 3))))
+def test_it_replaces_rows_as_if_they_had_been_so_from_the_start(
+    documents: list[dict[str, int]], replaced: dict[int, dict[str, int]]
+) -> None:
+    replaced = {row: terms for row, terms in replaced.items() if row < len(documents)}
+    with TemporaryDirectory() as folder:
+        parts = PartWriter(Path(folder), folder="s2")
+        write_replaced_postings(parts, "files", _postings(documents), replaced)
+        found = Segment(parts.path, SegmentInfo("s2", 0, 0, (), (), (), parts.parts)).postings("files")
+        expected = _postings([replaced.get(row, document) for row, document in enumerate(documents)])
+        assert found is not None
+        for name in ("hashes", "starts", "rows", "freqs", "lengths"):
+            assert np.array_equal(getattr(found, name), getattr(expected, name)), name
