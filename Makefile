@@ -20,7 +20,7 @@ bench: .venv/.run-stamp
 	@$(PY) manage.py bench $(ARGS)
 
 test: lint
-	@case '$(ARGS)' in *"not browser"*) ;; *) command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	@case '$(ARGS)' in *"not browser"*) ;; *) command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
 	  echo 'The browser tests drive chromium, which is not installed. Either install it (Debian: apt-get install chromium)'; \
 	  echo "or leave them out: make test ARGS='-m \"not browser\"'"; exit 1; } ;; esac
 	$(PY) -m pytest $(ARGS)
