@@ -26,7 +26,7 @@ _OPENERS = b"{(["
 _CLOSERS = (b"}", b")", b"]", b"end", b";", b",")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Segment:
     """Text between two cuts. `owner` is the innermost opened definition around it, -1 for the file."""
 
@@ -204,33 +204,45 @@ def _is_real(text: Text, definition: Definition) -> bool:
 
 
 def _merge(text: Text, definitions: tuple[Definition, ...], segments: list[_Segment], sizes: Sizes) -> list[_Segment]:
+    """Small neighbours first up to the size that their surroundings ask for, then what is left over alone."""
     merged: list[_Segment] = []
     for segment in segments:
         if merged and _may_merge(text, definitions, merged[-1], segment, sizes):
-            merged[-1].end = segment.end
-            merged[-1].is_real = merged[-1].is_real or segment.is_real
+            merged[-1] = _joined(merged[-1], segment)
         else:
             merged.append(segment)
-    return merged
+    kept: list[_Segment] = []
+    for segment in merged:
+        if kept and _is_left_over(text, kept[-1], segment, sizes):
+            kept[-1] = _joined(kept[-1], segment)
+        else:
+            kept.append(segment)
+    return kept
+
+
+def _joined(last: _Segment, segment: _Segment) -> _Segment:
+    return _Segment(last.start, segment.end, last.owner, last.is_header, last.is_real or segment.is_real)
 
 
 def _may_merge(
     text: Text, definitions: tuple[Definition, ...], last: _Segment, segment: _Segment, sizes: Sizes
 ) -> bool:
-    inside_owner = segment.owner == last.owner and not segment.is_header
-    if not inside_owner or last.is_real:
+    if segment.owner != last.owner or segment.is_header or last.is_real:
         return False
     size = text.chars(last.start, segment.end)
-    if size > sizes.max_chars:
+    is_short_header = last.is_header and text.chars(last.start, last.end) <= _SMALL_CHARS
+    if segment.is_real or is_short_header:
+        return is_short_header and size <= sizes.max_chars
+    if last.owner >= 0 and definitions[last.owner].kind in FUNCTION_KINDS:
+        return size <= sizes.target_chars
+    return size <= sizes.max_chars and text.lines(last.start, segment.end) <= sizes.lines
+
+
+def _is_left_over(text: Text, last: _Segment, segment: _Segment, sizes: Sizes) -> bool:
+    if segment.owner != last.owner or segment.is_header or last.is_real or segment.is_real:
         return False
-    last_size = text.chars(last.start, last.end)
-    if segment.is_real:
-        return last.is_header and last_size <= _SMALL_CHARS
-    in_function = last.owner >= 0 and definitions[last.owner].kind in FUNCTION_KINDS
-    if not in_function:
-        return text.lines(last.start, segment.end) <= sizes.lines
-    leftover = min(last_size, text.chars(segment.start, segment.end)) < _LEFTOVER_CHARS
-    return size <= sizes.target_chars or leftover or (last.is_header and last_size <= _SMALL_CHARS)
+    smaller = min(text.chars(last.start, last.end), text.chars(segment.start, segment.end))
+    return smaller < _LEFTOVER_CHARS and text.chars(last.start, segment.end) <= sizes.max_chars
 
 
 def _name(segment: _Segment, parsed: ParsedFile) -> Span:
