@@ -65,6 +65,7 @@ _NOISE = {
     "php": re.compile(r"#\[\\?(?:Override|ReturnTypeWillChange|SensitiveParameter)\][ \t]*"),
     "dart": re.compile(r"(?<![\w\"'])@(?:override|nonVirtual|protected)(?!\w)[ \t]*"),
 }
+_SUMMARY = re.compile(r"\b(?:summary|description)[\"']?\s*:\s*[\"']?([^\"'\n]+)")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _IMPORT_SOURCE = re.compile(
     r"^\s*from\s+\S+\s+import\b|\bfrom\s+(?=[\"'])|([\"'])[^\"'\n]*\1|\w+(?=\s*(?:\.|::|\\|/)\s*[\w{*])"
@@ -490,11 +491,13 @@ def _parameters(source: SourceFile, definition: Definition) -> str:
 
 
 def _own_sentence(source: SourceFile, chunk: Chunk) -> str:
-    """Of a section, the first sentence under its heading; of another block, its first comment."""
+    """Of a section, the first sentence under its heading; of an endpoint, its summary; else the first comment."""
     text = decode(source.raw[chunk.start_byte : min(chunk.end_byte, chunk.start_byte + 800)], source.encoding)
     if chunk.kind in ("section", "lines"):
         lines = text.splitlines()
         return wording.first_sentence("\n".join(lines[1:] if chunk.symbol else lines))
+    if chunk.kind == openapi.KIND and (summary := _SUMMARY.search(text)):
+        return wording.first_sentence(summary[1])
     return wording.comment_sentence(text)
 
 

@@ -103,7 +103,7 @@ def _begins_line(data: bytes, start: int) -> bool:
 def _symbol(node: Node, path: str, text: Text) -> str:
     """The key path, or the first line of a statement."""
     key = node.child_by_field_name("key") or node.child_by_field_name("name")
-    if key is None and node.type in ("table", "table_array_element", "section", "rule", "property"):
+    if key is None and node.type in ("pair", "table", "table_array_element", "section", "rule", "property"):
         key = next((child for child in node.children if child.is_named), None)
     written = node if key is None else key
     line = text.data[written.start_byte : min(written.end_byte, written.start_byte + 400)].split(b"\n", 1)[0]
@@ -112,7 +112,7 @@ def _symbol(node: Node, path: str, text: Text) -> str:
         label = stage[2] or stage[1]
     if key is None and _is_list_item(node):
         return path
-    label = label.strip("\"'[]: ") if key is not None else label.rstrip(" ({;")
+    label = label.strip("\"'[]: ") if key is not None else label.partition("(")[0].rstrip(" {;")
     return f"{path}.{label}"[:_MAX_SYMBOL] if path else label[:_MAX_SYMBOL]
 
 

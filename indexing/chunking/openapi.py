@@ -24,6 +24,7 @@ _PAIRS = frozenset({"pair", "block_mapping_pair", "flow_pair"})
 _MAPPINGS = frozenset({"object", "block_mapping", "flow_mapping"})
 _WRAPPERS = frozenset({"document", "stream", "block_node", "flow_node"})
 _REFERENCE = re.compile(rb"[\"']?\$ref[\"']?\s*:\s*[\"']?#/([^\"'\s,}\]]+)")
+_CLOSERS = re.compile(rb"(?:\s*[,}\]])*")
 _MAX_REFERRED = 40  # definitions per endpoint
 _MAX_REFERRED_BYTES = 12_000
 
@@ -44,7 +45,7 @@ def chunk(text: Text, syntax: Syntax, language: str, sizes: Sizes) -> list[Span]
     endpoints = list(_endpoints(document))
     if not endpoints:
         return []
-    ends = {endpoint.start: _end(endpoint, endpoints) for endpoint in endpoints}
+    ends = {endpoint.start: _end(endpoint, endpoints, text.data) for endpoint in endpoints}
     spans = [
         Span(*text.trim(endpoint.start, ends[endpoint.start]), KIND, f"{endpoint.method.upper()} {endpoint.path}")
         for endpoint in endpoints
@@ -116,12 +117,15 @@ def _endpoints(document: _Document) -> Iterator[_Endpoint]:
                 start = -1
 
 
-def _end(endpoint: _Endpoint, endpoints: list[_Endpoint]) -> int:
-    """Up to the next method of the path; the last method takes what is left of the path."""
+def _end(endpoint: _Endpoint, endpoints: list[_Endpoint], data: bytes) -> int:
+    """Up to the next method of the path; the last method takes what is left of the path and closes with it."""
     later = [
         other.start for other in endpoints if other.path_item == endpoint.path_item and other.start > endpoint.start
     ]
-    return min(later, default=endpoint.path_item.end_byte)
+    if later:
+        return min(later)
+    closers = _CLOSERS.match(data, endpoint.path_item.end_byte)
+    return closers.end() if closers else endpoint.path_item.end_byte
 
 
 def _others(
