@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,10 +32,10 @@ def describe(chunks: list[ChunkToDescribe], budget: DescribeBudget | None = None
 
 
 @pytest.fixture
-def model(fake_llm: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLLM]:
+def model(fake_llm: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> FakeLLM:
     fake_llm.replies = [describe_all]
     monkeypatch.setattr("indexing.llm.time.sleep", lambda _: None)
-    yield fake_llm
+    return fake_llm
 
 
 def test_it_describes_eight_chunks_a_call(model: FakeLLM) -> None:
