@@ -23,7 +23,7 @@ from search.retrieval import Query
 Floats = npt.NDArray[np.float32]
 
 GOLDEN_BONUS = 0.1
-NAME_BONUS = 1.0
+NAME_BONUS = 2.0  # more than the best of both lists: whoever names a repository means it
 CENTROID_WEIGHT = 0.7
 
 

@@ -22,7 +22,7 @@ from tests.search.conftest import Indexed
 SHOP: dict[str, str | bytes] = {
     "shop/orders.py": "def cancel_order(number):\n    '''Cancel an order, refund it.'''\n    return number\n",
     "shop/stock.py": "class Stock:\n    def take(self, item):\n        self.items.remove(item)\n        return item\n",
-    "tests/test_orders.py": "from shop import orders\n\n\ndef test_cancel_order():\n    assert orders.cancel_order(1)\n",
+    "tests/test_orders.py": "from shop import orders\n\n\ndef test_cancel():\n    assert orders.cancel_order(1)\n",
     "docs/guide.md": "# Guide\n\nHow to cancel an order: call it.\n",
 }
 OPERATOR = Principal.operator()
@@ -96,11 +96,7 @@ def test_it_shows_identical_copies_once(indexed: Indexed) -> None:
 
 def test_it_searches_by_words_when_the_model_fails(indexed: Indexed, monkeypatch: pytest.MonkeyPatch) -> None:
     indexed("acme/shop", SHOP)
-
-    def broken() -> None:
-        raise EmbeddingError("The model is not there.")
-
-    monkeypatch.setattr("indexing.embedding.get_embedder", broken)
+    _break_embedding(monkeypatch)
     result = search("cancel_order", principal=OPERATOR)
     assert result.hits[0].display_path == "shop/orders.py"
     assert result.trace.notices == ("Searched by words only: The model is not there.",)
@@ -186,12 +182,28 @@ def test_it_leaves_the_model_alone_when_told_so(indexed: Indexed, monkeypatch: p
     assert not any(stage.llm for stage in result.trace.stages)
 
 
-def test_it_joins_the_three_queries(indexed: Indexed) -> None:
+@pytest.mark.parametrize(
+    "plan",
+    [
+        QueryPlan("zebra", hypothetical_document="self.items.remove(item)\nreturn item"),
+        QueryPlan("zebra", origin_language_query="物品 stock 取"),
+        QueryPlan("take from stock", origin_language_query="", hypothetical_document="zebra"),
+    ],
+)
+def test_it_finds_what_any_of_the_three_queries_finds(
+    indexed: Indexed, monkeypatch: pytest.MonkeyPatch, plan: QueryPlan
+) -> None:
     indexed("acme/shop", SHOP)
-    plan = QueryPlan(
-        "zebra", origin_language_query="存储", hypothetical_document="self.items.remove(item)\nreturn item"
-    )
+    _break_embedding(monkeypatch)
+    assert paths("zebra") == []
     assert paths("zebra", plan=plan)[0] == "shop/stock.py"
+
+
+def _break_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise EmbeddingError("The model is not there.")
+
+    monkeypatch.setattr("indexing.embedding.get_embedder", broken)
 
 
 def _as_they_are(hits: tuple[object, ...]) -> object:

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search.ranking import WEIGHTS, definition_match, priors, rank, saturate
+from search.retrieval import Query, retrieve
+from search.wording import wording
+from tests.search.conftest import Indexed, corpus_of
+
+
+def order_of(question: str, corpus, *, limit: int = 5) -> list[str]:
+    queries = [Query("english", 1.0, wording(question))]
+    pool = retrieve(corpus, queries)
+    ranked = rank(corpus, pool, queries, limit=limit)
+    return [corpus.record(int(pool.chunks[position]))[1].path.decode() for position in ranked.order]
+
+
+def test_it_puts_the_class_before_what_uses_it(indexed: Indexed) -> None:
+    corpus = corpus_of(
+        indexed(
+            "acme/web",
+            {
+                "client.py": "class Client:\n    def get(self):\n        return 1\n",
+                "use.py": "c = Client()\nClient.default = c\nClient.other = Client()\n",
+            },
+        )
+    )
+    assert order_of("Client", corpus)[0] == "client.py"
+
+
+def test_it_puts_the_file_of_that_name_first(indexed: Indexed) -> None:
+    body = "def run():\n    return session\n"
+    corpus = corpus_of(indexed("acme/web", {"a.py": body, "session.py": body + "\n# session\n", "z.py": body}))
+    assert order_of("session handling", corpus)[0] == "session.py"
+
+
+def test_it_lets_other_files_in_before_later_chunks_of_one_file(indexed: Indexed) -> None:
+    many = "\n\n".join(f"def parse_date_{i}(text):\n    return parse(date, text, {i})" for i in range(8))
+    corpus = corpus_of(indexed("acme/web", {"dates.py": many, "other.py": "def parse(date):\n    return date\n"}))
+    assert order_of("parse a date", corpus)[:2] == ["dates.py", "other.py"]
+
+
+def test_it_counts_a_later_chunk_as_a_share_of_its_score() -> None:
+    scores, files = np.array([10, 9, 3], np.float32), np.array([1, 1, 2])
+    assert saturate(scores, files, limit=3, later_chunk=0.5).tolist() == [0, 1, 2]
+    assert saturate(scores, files, limit=3, later_chunk=0.1).tolist() == [0, 2, 1]
+    assert saturate(scores, files, limit=1, later_chunk=0.1).tolist() == [0]
+
+
+@pytest.mark.parametrize(("question", "factor"), [("cancel an order", WEIGHTS.test), ("tests of cancelling", 1.0)])
+def test_it_holds_tests_back_unless_they_are_asked_for(indexed: Indexed, question: str, factor: float) -> None:
+    corpus = corpus_of(indexed("acme/web", {"tests/test_orders.py": "def test_cancel():\n    assert order\n"}))
+    assert priors(corpus, np.array([0]), wording(question), WEIGHTS).tolist() == [pytest.approx(factor)]
+
+
+def test_it_values_the_exact_name_and_the_qualified_one_most(indexed: Indexed) -> None:
+    corpus = corpus_of(
+        indexed(
+            "acme/web",
+            {
+                "a.py": "class Response:\n    def cookie(self):\n        return 1\n",
+                "b.py": "class Request:\n    def cookie(self):\n        return 2\n",
+            },
+        )
+    )
+    chunks = np.arange(corpus.chunk_count)
+    values = definition_match(corpus, chunks, wording("Response.cookie"), WEIGHTS)
+    by_symbol = {corpus.record(int(row))[1].symbol: value for row, value in zip(chunks, values, strict=True) if value}
+    assert max(by_symbol, key=by_symbol.__getitem__).startswith("Response")
+
+
+def test_it_ranks_nothing_from_an_empty_pool(indexed: Indexed) -> None:
+    assert order_of("zebra", corpus_of(indexed("acme/web", {"a.py": "x = 1\n"}))) == []
