@@ -394,7 +394,7 @@ def _context_pieces(
     fields: list[tuple[int, list[str]]] = []
     if owner is not None:
         if not chunk.start_byte <= owner.head_byte < chunk.end_byte:
-            header = [_header_piece(file, owner)]
+            header = [_header_piece(file, owner, definition)]
         maker = file.constructors.get(owner_position)
         if maker is not None and maker is not definition and not chunk.start_byte <= maker.start_byte < chunk.end_byte:
             constructor = [(maker.end_byte, file.lines(maker.head_byte, maker.end_byte))]
@@ -418,15 +418,21 @@ def _owner(file: _File, definition: Definition) -> tuple[int, Definition | None]
     return (file.definitions.index(owner), owner) if owner is not None else (-1, None)
 
 
-def _header_piece(file: _File, owner: Definition) -> tuple[int, list[str]]:
-    """The class header; the whole type when it is short and the method is elsewhere."""
-    end = owner.body_byte if owner.body_byte < owner.end_byte else owner.end_byte
-    if file.text(end, end + 2).startswith("{"):
-        end += len("{".encode(file.source.encoding)) if file.source.encoding.startswith("utf-") else 1
-    if file.text(owner.head_byte, end).count("\n") > 8:
-        return _signature_of(file, owner)
-    lines = file.lines(owner.head_byte, end)
-    return (end, lines) if sum(map(len, lines)) <= _MAX_HEADER_CHARS else _signature_of(file, owner)
+def _header_piece(file: _File, owner: Definition, method: Definition) -> tuple[int, list[str]]:
+    """The class header; the whole type when it is short and its methods are elsewhere."""
+    is_around = owner.start_byte <= method.start_byte < owner.end_byte
+    end = min(owner.body_byte + _brace_width(file, owner.body_byte), owner.end_byte) if is_around else owner.end_byte
+    if end - owner.head_byte <= 4 * _MAX_HEADER_CHARS:
+        lines = file.lines(owner.head_byte, end)
+        if sum(map(len, lines)) <= _MAX_HEADER_CHARS:
+            return end, lines
+    return _signature_of(file, owner)
+
+
+def _brace_width(file: _File, offset: int) -> int:
+    """Bytes of the brace that opens a body, when one does."""
+    width = len("{".encode(file.source.encoding.removesuffix("-sig")))
+    return width if file.text(offset, offset + width) == "{" else 0
 
 
 def _signature_of(file: _File, definition: Definition) -> tuple[int, list[str]]:

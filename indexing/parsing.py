@@ -312,10 +312,10 @@ def _body_start(inner: Node, nodes: dict[str, Node], end: int) -> int:
     if body is not None:
         return body.start_byte
     for child in reversed(inner.children):
-        if child.type.endswith(("body", "block", "_list", "Block", "struct_type", "interface_type")):
-            return child.start_byte
-        if child.type.endswith(("type_spec", "variable_declarator")):
+        if child.type.endswith(("type_spec", "variable_declarator", "struct_type", "interface_type")):
             return _body_start(child, {}, end)
+        if child.type == "{" or child.type.endswith(("body", "block", "_list", "Block")):
+            return child.start_byte
     return end
 
 
