@@ -6,7 +6,7 @@ Text is read from the mirrors for what is shown and masked; nothing is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -26,7 +26,9 @@ from search.snippets import read_snippets
 
 HITS = 60
 FILES_SHOWN = 10
+INDENTATION_BYTES = 200  # read before a passage; even, for files of two bytes a character
 LINES_SHOWN = 14
+PASSAGES_SHOWN = 3  # of one file with their code; the others as links
 LEGS = {
     "vectors.code": "code",
     "vectors.descriptions": "description",
@@ -149,11 +151,12 @@ def _by_file(hits: Sequence[Hit]) -> list[list[Hit]]:
 
 
 def _files(groups: Sequence[Sequence[Hit]], result: SearchResult, question: str) -> list[FileResult]:
-    texts = iter(read_snippets([hit for group in groups for hit in group]))
+    texts = iter(_texts([hit for group in groups for hit in group[:PASSAGES_SHOWN]]))
     golden = {choice.repository_id for choice in result.trace.repositories if choice.golden}
     files = []
     for rank, group in enumerate(groups, start=1):
-        passages = [_passage(hit, next(texts), question) for hit in group]
+        passages = [_passage(hit, next(texts), question) for hit in group[:PASSAGES_SHOWN]]
+        passages += [_passage(hit, "", question) for hit in group[PASSAGES_SHOWN:]]
         folder, _, name = group[0].display_path.rpartition("/")
         first = passages[0]
         files.append(
@@ -162,8 +165,18 @@ def _files(groups: Sequence[Sequence[Hit]], result: SearchResult, question: str)
     return files
 
 
+def _texts(hits: Sequence[Hit]) -> list[str]:
+    """The text of each hit with the indentation of its first line, which the hit itself may leave out."""
+    heads = [
+        replace(hit, start_byte=max(0, hit.start_byte - INDENTATION_BYTES), end_byte=hit.start_byte) for hit in hits
+    ]
+    read = read_snippets([*hits, *heads])
+    indents = [head.rpartition("\n")[2] for head in read[len(hits) :]]
+    return [text if indent.strip() else indent + text for text, indent in zip(read, indents, strict=False)]
+
+
 def _passage(hit: Hit, text: str, question: str) -> Passage:
-    rows = marked_lines(text, hit.language, question)
+    rows = marked_lines(text, hit.language, question) if text else []
     lines = [Line(hit.start_line + place, html, matches) for place, (html, matches) in enumerate(rows)]
     url = blob_url(
         hit.repository_id,
