@@ -11,10 +11,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from indexing.masking import mask_secrets
-
 from assistant.citations import without_markers
 from indexing.llm import count_tokens as estimate_tokens
+from indexing.masking import mask_secrets
 
 Turn = tuple[str, str]  # question, answer
 

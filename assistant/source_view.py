@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.utils.safestring import SafeString, mark_safe
-from indexing.masking import mask_secrets
 
 from assistant.citations import Evidence
 from assistant.errors import SourceNotFound
@@ -20,6 +19,7 @@ from assistant.models import Citation
 from indexing import git, walking
 from indexing.errors import GitError
 from indexing.highlighting import Piece, highlighted_pieces, split_line, to_html
+from indexing.masking import mask_secrets
 from indexing.models import Index, Repository
 from indexing.offsets import LineIndex
 from indexing.parsing import Definition, located, parse

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from indexing.building import build_now
-from indexing.refreshing import repository_at
 
+from indexing.building import build_now
 from indexing.errors import IndexingError
 from indexing.models import Repository
+from indexing.refreshing import repository_at
 from search.errors import EvaluationError
 from search.evaluation import per_query, read_questions, report, run
 from search.models import EvaluationRun
