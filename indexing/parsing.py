@@ -34,7 +34,9 @@ _DOTTED_NAME = re.compile(r"[\w$~@?!'*-]+(?:(?:::|->|\.|:|\\|#|/)[\w$~@?!'*-]+)*
 _NAME_SEPARATOR = re.compile(r"::|->|\.|:|\\|#|/")
 _GENERICS = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
 _SILENT_SCOPES = frozenset({"exports", "module", "prototype", "this", "self", "window", "global", "globalThis"})
-_NOT_A_PREFIX = (b"//!", b"/*!", b"#!/")  # documentation of the enclosing module, interpreter line
+_INNER_DOCUMENTATION = {"rust": (b"//!", b"/*!"), "zig": (b"//!",)}  # of the enclosing module, not of what follows
+_ANNOTATION_LINE = re.compile(rb"[ \t]*(@[\w.:]+(?:\([^\n]*\))?)[ \t]*\r?\n")
+_ANNOTATION_LANGUAGES = frozenset({"java", "kotlin", "groovy", "scala", "swift", "dart", "typescript", "tsx"})
 _PREFIX_TYPES = ("attribute_item", "attribute_list", "annotation", "decorator", "marker_annotation")
 
 
@@ -248,7 +250,10 @@ def _read_tree(tree: Tree, query: Query, text: bytes, language: str) -> Syntax:
             _note_definition(found, nodes, rank, text, keywords)
     imports = sorted(import_ranges)
     ordered = [item for item in found.values() if item.kind not in _VALUE_KINDS or not _is_import(item, imports)]
-    ordered = _with_prefixes(ordered, _outermost_ranges(prefixes), text)
+    annotation = _ANNOTATION_LINE if language in _ANNOTATION_LANGUAGES else None
+    inner_marks = _INNER_DOCUMENTATION.get(language, ()) + (b"#!/",)
+    outer = [pair for pair in _outermost_ranges(prefixes) if not text.startswith(inner_marks, pair[0])]
+    ordered = _with_prefixes(ordered, outer, text, annotation)
     if language in CLAUSE_LANGUAGES:
         ordered = _join_clauses(ordered, text)
     definitions, kept = _nest(ordered)
@@ -357,11 +362,15 @@ def _is_import(item: _Found, imports: list[tuple[int, int]]) -> bool:
     return position >= 0 and item.name_byte < imports[position][1]
 
 
-def _with_prefixes(found: Iterable[_Found], prefixes: list[tuple[int, int]], text: bytes) -> list[_Found]:
+def _with_prefixes(
+    found: Iterable[_Found], prefixes: list[tuple[int, int]], text: bytes, annotation: re.Pattern[bytes] | None
+) -> list[_Found]:
     """Start each definition at its modifiers, attributes and documentation; end it at its closing punctuation."""
     ends = [end for _, end in prefixes]
     for item in found:
         item.start = _extended_start(item.start, prefixes, ends, text)
+        while annotation and (above := _annotated_from(item.start, text, annotation)) < item.start:
+            item.start = _extended_start(above, prefixes, ends, text)
         while text[item.end - 1 : item.end].isspace():
             item.end -= 1
         while text[item.end : item.end + 1] in (b";", b","):
@@ -384,8 +393,6 @@ def _extended_start(start: int, prefixes: list[tuple[int, int]], ends: list[int]
     while position:
         position -= 1
         begin, end = prefixes[position]
-        if end > start or text.startswith(_NOT_A_PREFIX, begin):
-            break
         lead = line_lead(text, begin)
         newlines = text[begin:end].endswith(b"\n") + text.count(b"\n", end, start)
         blank_lines = 2 if text.startswith((b"/**", b"///", b"(**", b"@"), begin) else 1
@@ -393,6 +400,16 @@ def _extended_start(start: int, prefixes: list[tuple[int, int]], ends: list[int]
             break
         start = lead
     return start
+
+
+def _annotated_from(start: int, text: bytes, annotation: re.Pattern[bytes]) -> int:
+    """Some grammars take an annotation with arguments for an expression of its own; the line above tells better."""
+    line_start = text.rfind(b"\n", 0, start) + 1
+    if line_start < 2 or text[line_start:start].strip():
+        return start
+    above = text.rfind(b"\n", 0, line_start - 1) + 1
+    match = annotation.fullmatch(text, above, line_start)
+    return match.start(1) if match else start
 
 
 def starts_line(text: bytes, offset: int) -> bool:
@@ -430,7 +447,7 @@ def _join_clauses(ordered: list[_Found], text: bytes) -> list[_Found]:
 
 
 def _nest(ordered: list[_Found]) -> tuple[tuple[Definition, ...], list[_Found]]:
-    """Parents by containment. Values inside functions are local variables, not definitions."""
+    """Parents by containment. Values inside functions and initialisers are local variables, not definitions."""
     definitions: list[Definition] = []
     kept: list[_Found] = []
     open_ones: list[int] = []
@@ -438,7 +455,7 @@ def _nest(ordered: list[_Found]) -> tuple[tuple[Definition, ...], list[_Found]]:
         while open_ones and not _contains(definitions[open_ones[-1]], item):
             open_ones.pop()
         parent = definitions[open_ones[-1]] if open_ones else None
-        if item.kind in _VALUE_KINDS and parent is not None and parent.kind in FUNCTION_KINDS:
+        if item.kind in _VALUE_KINDS and parent is not None and parent.kind in FUNCTION_KINDS | _VALUE_KINDS:
             continue
         names = (*((parent.qualified_name,) if parent else ()), *item.scope, item.name)
         definitions.append(_definition(item, names, open_ones[-1] if open_ones else -1, _kind_inside(item, parent)))

@@ -21,8 +21,8 @@ from indexing.parsing import CONTAINER_KINDS, FUNCTION_KINDS, Definition, Parsed
 _TINY_CHARS = 60  # a definition with a body is its own chunk from here on ...
 _SMALL_CHARS = 200  # ... one without a body (a prototype, an equation) from here on; so long may a glued header be
 _LEFTOVER_CHARS = 100  # less than this joins its neighbour even above the target
-_STAYS_WITH_PREVIOUS = frozenset({"getter", "setter", "function_body", "pragma", "where", "else", "heredoc_body"})
-_OPENERS = b"{(["
+_STAYS_WITH_PREVIOUS = frozenset({"getter", "setter", "function_body", "pragma", "where", "heredoc_body"})
+_ALTERNATIVES = frozenset({"else", "else_clause", "catch", "catch_clause", "catch_block", "finally", "finally_clause"})
 _CLOSERS = (b"}", b")", b"]", b"end", b";", b",")
 
 
@@ -70,7 +70,10 @@ def _child_cuts(node: Node, data: bytes) -> Iterator[int]:
     comment_end = -1
     for child in node.children:
         start = child.start_byte
-        if child.is_named:
+        if child.type in _ALTERNATIVES and previous is not None:
+            if _follows_closer(data, start):
+                yield start
+        elif child.is_named:
             lead = line_lead(data, start)
             begins_line = starts_line(data, lead)
             is_glued = comment_end >= 0 and data.count(b"\n", comment_end, start) <= 1
@@ -78,6 +81,12 @@ def _child_cuts(node: Node, data: bytes) -> Iterator[int]:
                 yield lead
             comment_end = _content_end(child, data) if begins_line and _is_prefix(child.type) else -1
         previous = child
+
+
+def _follows_closer(data: bytes, offset: int) -> bool:
+    """`} else {` may be cut after its brace."""
+    line = data[max(0, offset - 200) : offset]
+    return line[line.rfind(b"\n") + 1 :].strip() in (b"}", b")", b"end")
 
 
 def _is_prefix(node_type: str) -> bool:

@@ -14,6 +14,7 @@ from indexing.chunking.spans import Sizes, Span, Text
 
 KIND = "lines"
 PARAGRAPH_END = re.compile(rb"[ \t]*(?:[*#;]|//+!?|--+)?[ \t]*[\r\n]*")  # blank, or blank but for a comment mark
+_CLOSER_LINE = re.compile(rb"\s*[\])},;]")
 _NOWHERE = re.compile(rb"(?!)")
 
 
@@ -41,7 +42,8 @@ def split_lines(
     """Ranges of at most `max_chars` characters and so many lines, trimmed; only a longer line is cut inside.
 
     `first_lines`, when given, is the limit of the first range.
-    A range that is full ends after its last line that matches `break_after`, if that leaves at least half of it.
+    With `break_after`, a range that is full ends after its last line that matches it, else before one that does not
+    begin with closing punctuation, if that leaves at least half of it.
     """
     ranges: list[tuple[int, int]] = []
     pending: list[tuple[int, int]] = []
@@ -51,7 +53,7 @@ def split_lines(
         while pending and (
             len(pending) >= (max_lines if ranges else first_lines or max_lines) or size + length > max_chars
         ):
-            count = _lines_to_take(text, pending, break_after)
+            count = _lines_to_take(text, [*pending, line], break_after)
             ranges.append((pending[0][0], pending[count - 1][1]))
             pending = pending[count:]
             size = text.chars(pending[0][0], pending[-1][1]) if pending else 0
@@ -64,10 +66,17 @@ def split_lines(
 
 
 def _lines_to_take(text: Text, lines: list[tuple[int, int]], break_after: re.Pattern[bytes]) -> int:
-    for count in range(len(lines), len(lines) // 2, -1):
+    """How many of the lines but the last, which is too many already."""
+    full = len(lines) - 1
+    if break_after is _NOWHERE:
+        return full
+    for count in range(full, full // 2, -1):
         if break_after.fullmatch(text.data, *lines[count - 1]):
             return count
-    return len(lines)
+    for count in range(full, full // 2, -1):
+        if not _CLOSER_LINE.match(text.data, *lines[count]):
+            return count
+    return full
 
 
 def _bounded_lines(text: Text, start: int, end: int, max_chars: int) -> Iterator[tuple[int, int]]:

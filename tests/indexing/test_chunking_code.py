@@ -117,6 +117,16 @@ def test_it_never_parts_if_from_else_while_they_fit() -> None:
     assert "else:" in piece
 
 
+def test_it_cuts_a_chain_that_does_not_fit_behind_its_braces() -> None:
+    branch = "    value = step(value, 'words that make this branch long');\n" * 6
+    chain = "".join(f" else if (value == {number}) {{\n{branch}  }}" for number in range(8))
+    content = f"function decide(value) {{\n  if (value) {{\n{branch}  }}{chain}\n}}\n"
+    pieces = texts(content, chunk("a.js", content))
+    assert len(pieces) > 3
+    assert all(piece.startswith("else if (value ==") for piece in pieces[1:])
+    assert all(piece.endswith("}") for piece in pieces)
+
+
 def test_it_keeps_the_signature_with_the_first_part() -> None:
     content = "def long(\n    value,\n    other,\n):\n" + FILLER * 60
     first = texts(content, chunk("a.py", content))[0]

@@ -114,12 +114,19 @@ def test_it_finds_definitions_of_a_grammar_that_has_no_entry_by_the_generic_rule
         ("elixir", 'defmodule A do\n  @doc "Doc."\n  @spec f(a) :: b\n  def f(a), do: a\nend\n', '@doc "Doc'),
         ("haskell", "module A where\n-- | Doc.\nf :: Int\nf = 1\n", "-- | Doc"),
         ("cpp", "/// Doc.\ntemplate <typename T>\nclass A {};\n", "/// Doc"),
+        ("cpp", "/*!\n@brief Doc.\n*/\nint f(int a) { return a; }\n", "/*!"),
+        ("kotlin", "val a = 1\n\n@OptIn(X::class)\nprivate suspend fun A.f() { }\n", "@OptIn"),
         ("julia", '"""\nDoc.\n"""\nfunction f(x)\n  x\nend\n', '"""\nDoc'),
     ],
 )
 def test_it_begins_a_definition_at_its_documentation_and_decorators(language: str, text: str, start: str) -> None:
     last = _definitions(language, text)[-1]
     assert _text(last, text).startswith(start)
+
+
+def test_it_leaves_the_documentation_of_the_module_to_the_module() -> None:
+    text = "//! About the module.\npub fn f() -> u8 { 1 }\n"
+    assert _text(_definitions("rust", text)[0], text).startswith("pub fn f")
 
 
 def test_it_leaves_a_trailing_comment_to_the_line_it_is_on() -> None:
