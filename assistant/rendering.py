@@ -50,9 +50,7 @@ def _file_box(items: Sequence[Evidence], passages: dict[int, PassageView], chips
     row = items[0].citation
     assert row is not None
     name = row.repository.name if row.repository is not None else row.repository_name
-    header = (
-        f'<header><span class="mono grow cut">{visible(row.display_path)}</span><span>{visible(name)}</span></header>'
-    )
+    header = f'<span class="mono grow cut">{visible(row.display_path)}</span><span>{visible(name)}</span>'
     rows = "".join(_passage(item, passages.get(item.number), chips) for item in items)
     label = visible(row.file_name)
     code = f'<div class="code" tabindex="0" role="region" aria-label="{label}"><ol>{rows}</ol></div>'

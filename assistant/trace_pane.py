@@ -32,9 +32,9 @@ _LABELS = {
 }
 _LEGS = (
     ("Code", ("vectors.code",)),
-    ("Descr.", ("vectors.descriptions", "terms.descriptions")),
-    ("Terms", ("terms.code_stems", "terms.code_terms")),
-    ("File", ("vectors.files", "terms.files")),
+    ("Descr.", ("vectors.descriptions",)),
+    ("Terms", ("terms.code_stems", "terms.code_terms", "terms.descriptions", "terms.files")),
+    ("File", ("vectors.files",)),
 )
 
 

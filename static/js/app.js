@@ -91,15 +91,16 @@
     if (push && body.dataset.conversation) history.pushState({}, "", body.dataset.conversation);
     return true;
   }
+  const topWithin = (part, box) => part.getBoundingClientRect().top - box.getBoundingClientRect().top + box.scrollTop;
   function paneReady() {
-    htmx.process(pane());
+    if (pane()) htmx.process(pane());
     markCurrent();
-    const code = $("[data-code]", pane() || document);
+    const code = $("[data-code]");
     if (!code) return;
     const outline = $(".outline"), symbol = outline && $("[aria-current]", outline);
-    if (symbol) outline.scrollTop = symbol.offsetTop - outline.offsetTop - outline.clientHeight / 2;
+    if (symbol) outline.scrollTop = topWithin(symbol, outline) - outline.clientHeight / 2;
     const target = (location.hash && $(`#${CSS.escape(location.hash.slice(1).split("-")[0])}`, code)) || $(".hit", code);
-    if (target) code.scrollTop = Math.max(0, target.offsetTop - code.offsetTop - Math.min(code.clientHeight / 3, 120));
+    if (target) code.scrollTop = topWithin(target, code) - Math.min(code.clientHeight / 3, 120);
   }
   function markCurrent() {
     const here = location.pathname + location.search;
@@ -423,14 +424,6 @@
     grow();
   }
   start();
-  paneReady_();
-  function paneReady_() {
-    if ($("[data-code]")) paneReadyIn();
-    if (thread() && !location.hash) thread().scrollTop = thread().scrollHeight;
-  }
-  function paneReadyIn() {
-    if (pane() && !pane().hidden) { paneReady(); return; }
-    const code = $("[data-code]"), target = $(".hit", code);
-    if (target) code.scrollTop = Math.max(0, target.offsetTop - code.offsetTop - 120);
-  }
+  if (thread() && !location.hash) thread().scrollTop = thread().scrollHeight;
+  paneReady();
 })();

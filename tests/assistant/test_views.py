@@ -222,7 +222,7 @@ def test_it_shows_how_an_answer_came_about(user_client: Client, answered: Messag
     page = user_client.get(f"/m/{answered.pk}/trace/", headers=HTMX).content.decode()
     assert "how are sessions signed" in page
     assert "1 of 3 repositories" in page
-    assert "pinned with @, named in the question" in page
+    assert "named in the question" in page
     assert "Dropped: about something else" in page
     assert 'class="llm"' in page
     assert json.loads(user_client.get(f"/m/{answered.pk}/trace.json").content)["readable_repositories"] == 3
