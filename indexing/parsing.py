@@ -28,6 +28,7 @@ CONTAINER_KINDS = frozenset(
 _VALUE_KINDS = frozenset({"constant", "field"})
 _READ_BYTES = 4096  # the reader is called for every step back and every predicate, so its copies stay small
 _MAX_NAME_BYTES = 200
+_MAX_BYTES_BEFORE_NAME = 2000  # farther away it is a slip of error recovery that took a class for a function
 _MODIFIERS = re.compile(rb"[A-Za-z_][A-Za-z_ ]*")
 _PLAIN_NAME = re.compile(r"[\w$]+")
 _DOTTED_NAME = re.compile(r"[\w$~@?!'*-]+(?:(?:::|->|\.|:|\\|#|/)[\w$~@?!'*-]+)*")
@@ -273,7 +274,7 @@ def _note_definition(
     kind = next(name for name in nodes if name not in ("name", "scope", "body", "tail") and not name.startswith("_"))
     inner, name_node = nodes[kind], nodes["name"]
     name, scope, name_byte = _read_name(name_node, text)
-    if not name:
+    if not name or name_byte - inner.start_byte > _MAX_BYTES_BEFORE_NAME:
         return
     if scope_node := nodes.get("scope"):
         scope = (*_scope_of(_node_text(scope_node, text)), *scope)
