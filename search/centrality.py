@@ -59,7 +59,7 @@ def _importers(index: OpenIndex) -> dict[str, int]:
     """File key -> number of files with an import that ends in it."""
     counts: dict[str, int] = {}
     for segment in index.segments:
-        for row in range(segment.info.files):
+        for row in segment.live_file_rows():
             own = file_key(segment.paths.raw(row))
             for key in {key for name in segment.imports(row) if (key := import_key(name))} - {own}:
                 counts[key] = counts.get(key, 0) + 1

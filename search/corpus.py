@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,17 @@ class Corpus:
         """Segments without vectors yet, or with those of another model, are left out."""
         found = ((part, part.segment.vectors(name)) for part in self.parts if part.source.comparable)
         return [(part, vectors) for part, vectors in found if vectors is not None]
+
+    @cached_property
+    def live_files(self) -> npt.NDArray[np.bool_] | None:
+        """(files,) False for files that were deleted or replaced; None when all are live."""
+        if all(part.segment.live_files is None for part in self.parts):
+            return None
+        live = np.ones(self.file_count, bool)
+        for part in self.parts:
+            if part.segment.live_files is not None:
+                live[part.first_file : part.first_file + part.segment.info.files] = part.segment.live_files
+        return live
 
     def allowed(self, path_filter: bytes) -> npt.NDArray[np.bool_] | None:
         """(chunks,) False for deleted chunks and those outside the folder; None when all are allowed."""

@@ -15,19 +15,20 @@ Constants were tuned on half of the benchmark's repositories and checked on the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from indexing.index_format import DefinitionRecord
 from indexing.profiling import FileFlag
 from indexing.tokenizing import stems, term_hash, terms
 from search.centrality import centrality as centrality_of_files
 from search.corpus import Corpus
 from search.fusion import scale
 from search.retrieval import CHUNK_DEPTH, FILE_DEPTH, Pool, Query
-from search.wording import Wording
+from search.wording import Name, Wording
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -39,7 +40,7 @@ class Weights:
 
     code_stems: float = 1.3
     code_terms: float = 0.3
-    descriptions_terms: float = 0.0
+    descriptions_terms: float = 0.3
     code_vectors: float = 1.0
     description_vectors: float = 0.5
     file_terms: float = 0.75
@@ -163,23 +164,34 @@ def _has(word: str, words: frozenset[str]) -> bool:
 
 
 def definition_match(corpus: Corpus, chunks: Rows, wording: Wording, weights: Weights) -> Floats:
-    """(p,) what it is worth that a chunk defines a name of the question; classes first, exact case before not."""
+    """(p,) what it is worth that a chunk defines a name of the question.
+
+    Classes come before methods, the exact case before others, and of several definitions of one name (overloads,
+    partial classes, declarations beside the implementation) the longest first.
+    """
     result = np.zeros(len(chunks), np.float32)
     worth = weights.definition_asked if wording.is_name else weights.definition_quoted
     for name in wording.names:
-        for part in corpus.parts:
-            segment = part.segment
-            for row in segment.definitions_named(term_hash(name.last.lower())):
-                definition = segment.definition(int(row))
-                place = int(np.searchsorted(chunks, part.first_chunk + definition.chunk))
-                if place == len(chunks) or chunks[place] != part.first_chunk + definition.chunk:
-                    continue
-                value = worth * _KIND_RANK.get(definition.kind, _OTHER_KIND_RANK)
-                value *= 1.0 if definition.name == name.last else 0.85
-                if "." in name.qualified and not _ends_with(definition.qualified_name, name.qualified):
-                    value *= 0.7
-                result[place] = max(result[place], value)
+        found = list(_definitions(corpus, chunks, name))
+        longest = max((definition.end_line - definition.start_line + 1 for _, definition in found), default=1)
+        for place, definition in found:
+            value = worth * _KIND_RANK.get(definition.kind, _OTHER_KIND_RANK)
+            value *= 1.0 if definition.name == name.last else 0.85
+            if "." in name.qualified and not _ends_with(definition.qualified_name, name.qualified):
+                value *= 0.7
+            length = np.log1p(definition.end_line - definition.start_line + 1) / np.log1p(longest)
+            result[place] = max(result[place], value * (0.8 + 0.2 * length))
     return result
+
+
+def _definitions(corpus: Corpus, chunks: Rows, name: Name) -> Iterator[tuple[int, DefinitionRecord]]:
+    """Definitions of the name whose chunk is in the pool, with the chunk's position there."""
+    for part in corpus.parts:
+        for row in part.segment.definitions_named(term_hash(name.last.lower())):
+            definition = part.segment.definition(int(row))
+            place = int(np.searchsorted(chunks, part.first_chunk + definition.chunk))
+            if place < len(chunks) and chunks[place] == part.first_chunk + definition.chunk:
+                yield place, definition
 
 
 def _ends_with(qualified: str, asked: str) -> bool:

@@ -82,6 +82,8 @@ def _best_chunk(sources: Sequence[Source], queries: Sequence[Query]) -> Floats:
         scores = bm25(corpus.postings("code_stems"), query.wording.stems)
         for part in corpus.parts:
             window = scores[part.first_chunk : part.first_chunk + part.segment.info.chunks]
+            if part.segment.live_chunks is not None:
+                window = window[part.segment.live_chunks]
             if window.size:
                 i = place[part.source.repository_id]
                 best[i] = max(best[i], query.weight * float(window.max()))

@@ -69,7 +69,7 @@ def retrieve(corpus: Corpus, queries: Sequence[Query], *, path_filter: bytes = b
         if not (query.code_only and name == "descriptions")
     }
     dense_files = {
-        (query.name, "terms.files"): bm25(corpus.postings("files"), query.wording.stems)
+        (query.name, "terms.files"): _masked(bm25(corpus.postings("files"), query.wording.stems), corpus.live_files)
         for query in queries
         if not query.code_only
     }
@@ -155,12 +155,8 @@ def _vector_range(part: Part, vectors: VectorList, name: str, path_filter: bytes
 
 
 def _live(part: Part, name: str, owners: Rows) -> npt.NDArray[np.bool_]:
-    live = part.segment.live_chunks
-    if live is None:
-        return np.ones(len(owners), bool)
-    if name == "files":
-        return np.asarray(part.segment.array("tombstones")[owners] == 0, bool)
-    return np.asarray(live[owners], bool)
+    live = part.segment.live_files if name == "files" else part.segment.live_chunks
+    return np.ones(len(owners), bool) if live is None else np.asarray(live[owners], bool)
 
 
 def _best_chunks(
