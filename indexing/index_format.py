@@ -449,12 +449,19 @@ class Segment(PartFolder):
         return self._vectors.get(name)
 
     @cached_property
+    def live_files(self) -> NDArray[np.bool_] | None:
+        """(files,) False where the file was deleted or replaced since; None when all are live."""
+        return np.asarray(self.array("tombstones") == 0) if self.has("tombstones") else None
+
+    @cached_property
     def live_chunks(self) -> NDArray[np.bool_] | None:
         """(chunks,) False where the file was deleted or replaced since; None when all are live."""
-        if not self.has("tombstones"):
-            return None
-        live: NDArray[np.bool_] = np.repeat(self.array("tombstones") == 0, np.diff(self.file_chunks))
-        return live
+        return None if self.live_files is None else np.repeat(self.live_files, np.diff(self.file_chunks))
+
+    def live_file_rows(self, rows: range | None = None) -> Iterator[int]:
+        """Ascending, of all files or of a range of them."""
+        live = self.live_files
+        return (row for row in (range(self.info.files) if rows is None else rows) if live is None or live[row])
 
     def file(self, row: int) -> FileRecord:
         record = self.files[row]
