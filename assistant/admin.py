@@ -10,7 +10,8 @@ from django.contrib import admin
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 
-from assistant.models import Citation, Conversation, Feedback, Message
+from assistant import tokens
+from assistant.models import ApiToken, Citation, Conversation, Feedback, Message
 from indexing.access import Principal
 from indexing.admin import RecordAdmin
 from indexing.models import Repository
@@ -85,3 +86,23 @@ class FeedbackAdmin(RecordAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Feedback]:
         return Feedback.objects.filter(message__conversation__in=_conversations(request))
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(RecordAdmin):
+    """Who has which tokens. Staff revoke a leaked one here; only its owner can make one."""
+
+    list_display = ("name", "prefix", "user", "restricted", "created_at", "expires_at", "last_used_at", "revoked_at")
+    list_filter = ("restricted",)
+    search_fields = ("name", "prefix", "user__username")
+    list_select_related = ("user",)
+    fields = ("name", "prefix", "user", "scopes", "restricted", "created_at", "expires_at")
+    actions = ("revoke_tokens",)
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("assistant.change_apitoken"))
+
+    @admin.action(description="Revoke", permissions=["revoke"])
+    def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        for token in queryset:
+            tokens.revoke(token)

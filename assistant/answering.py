@@ -31,7 +31,6 @@ from assistant.models import Message
 from assistant.threads import close_connections, in_thread
 from assistant.writing import Answer, Ask, Evidence, Notice, Step, Text, verified_numbers, write
 from indexing import llm
-from indexing.access import Principal
 from indexing.errors import IndexingError
 from search.errors import SearchError
 from search.results import Hit, Stage
@@ -190,7 +189,7 @@ def _claim(message_id: uuid.UUID) -> tuple[Message, Ask] | None:
     message = conversations.claim(message_id)
     if message is None:
         return None
-    principal = Principal.of_user(message.conversation.owner)
+    principal = conversations.principal_of(message.conversation)
     turns = conversations.history(message, principal)[-HISTORY_TURNS:]
     ask = Ask(
         question=message.question,
@@ -433,8 +432,8 @@ async def _stored(message: Message, after_sequence: int) -> AsyncGenerator[Event
 
 
 def _is_withheld(message: Message) -> bool:
-    owner = Message.objects.select_related("conversation__owner").get(pk=message.pk).conversation.owner
-    return citations.withheld(conversations.evidence(message, Principal.of_user(owner)))
+    fresh = Message.objects.select_related("conversation__owner", "conversation__token__user").get(pk=message.pk)
+    return citations.withheld(conversations.evidence(message, conversations.principal_of(fresh.conversation)))
 
 
 def _poll(message: Message, after_sequence: int) -> list[Event]:

@@ -18,10 +18,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.utils import timezone
 
-from assistant import citations
+from assistant import citations, tokens
 from assistant.citations import Evidence, Place
 from assistant.errors import AssistantError, InvalidQuestion
-from assistant.models import AnswerEvent, Citation, Conversation, Feedback, Message
+from assistant.models import AnswerEvent, ApiToken, Citation, Conversation, Feedback, Message
 from indexing.access import Principal
 from indexing.models import Repository
 from search.results import Hit, Scope
@@ -91,6 +91,13 @@ def visible_to(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Conversation]
     if not user.is_authenticated or not user.is_active:
         return Conversation.objects.none()
     return Conversation.objects.filter(owner_id=user.pk)
+
+
+def principal_of(conversation: Conversation) -> Principal:
+    """Who its answers read as: its owner, no further than the token it was begun with."""
+    if conversation.token is not None:
+        return tokens.principal_of(conversation.token)
+    return Principal.of_user(conversation.owner)
 
 
 def messages_visible_to(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Message]:
@@ -167,17 +174,19 @@ def start_message(
     conversation: Conversation | None = None,
     mode: str = "explain",
     scope: Scope = Scope(),  # noqa: B008  # frozen
+    token: ApiToken | None = None,
 ) -> Message:
-    """Store a question, in a new conversation when none is given. The same `request_id` gives the same message.
+    """Store a question, in a new conversation (begun with `token`) when none is given.
 
-    Raises InvalidQuestion, which keeps what was typed.
+    The same `request_id` gives the same message. Raises InvalidQuestion, which keeps what was typed.
     """
     text = _checked_question(question)
     for _attempt in range(5):
         if (existing := Message.objects.filter(request_id=request_id).first()) is not None:
             return _own(existing, user)
         try:
-            return _create_message(user, text, request_id, conversation, mode if mode in MODES else "explain", scope)
+            row = conversation or Conversation(owner=user, token=token, title=shorten_title(text))
+            return _create_message(row, text, request_id, mode if mode in MODES else "explain", scope)
         except IntegrityError:
             continue  # another request took the request id (found at the top) or the position (one later)
     raise AssistantError("Too many questions arrived in this conversation at once. Ask again.")
@@ -251,7 +260,11 @@ def claim(message_id: uuid.UUID) -> Message | None:
     claimed = Message.objects.filter(pk=message_id, state=Message.State.QUEUED).update(
         state=Message.State.RUNNING, leased_until=_lease_end()
     )
-    return Message.objects.select_related("conversation__owner").get(pk=message_id) if claimed else None
+    return (
+        Message.objects.select_related("conversation__owner", "conversation__token__user").get(pk=message_id)
+        if claimed
+        else None
+    )
 
 
 def renew(message_ids: Collection[uuid.UUID]) -> None:
@@ -387,11 +400,11 @@ def _own(message: Message, user: User) -> Message:
 
 
 def _create_message(
-    user: User, question: str, request_id: uuid.UUID, conversation: Conversation | None, mode: str, scope: Scope
+    conversation: Conversation, question: str, request_id: uuid.UUID, mode: str, scope: Scope
 ) -> Message:
     with transaction.atomic():
-        if conversation is None:
-            conversation = Conversation.objects.create(owner=user, title=shorten_title(question))
+        if conversation._state.adding:
+            conversation.save()
         else:
             Conversation.objects.filter(pk=conversation.pk).update(updated_at=timezone.now())
         last = conversation.messages.aggregate(last=Max("position"))["last"]

@@ -1,4 +1,4 @@
-"""Conversations, their messages and what each message cites. Written only through `conversations.py`."""
+"""Conversations, their messages and what each message cites, written only through `conversations.py`; API tokens."""
 
 from __future__ import annotations
 
@@ -11,9 +11,50 @@ from django.db.models import Q
 from indexing.models import Repository
 
 
+class ApiToken(models.Model):
+    """Lets a program act for one person, as far as its scopes and repositories go. Revoked, never deleted.
+
+    `restricted` is kept apart from the list: a token whose last repository is gone reads nothing, not everything.
+    """
+
+    class Scope(models.TextChoices):
+        READ = "read", "search, and read repositories, code and conversations"
+        ASK = "ask", "ask questions and rate answers"
+        WRITE = "write", "add, update and remove repositories"
+        ADMIN = "admin", "what only staff may do"
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=100)
+    token_sha256 = models.CharField(max_length=64, unique=True)
+    prefix = models.CharField(
+        max_length=12, help_text="The beginning of the token, so that people can tell theirs apart"
+    )
+    scopes = models.JSONField(default=list)
+    restricted = models.BooleanField(default=False, help_text="Reads the listed repositories only")
+    repositories = models.ManyToManyField(Repository, blank=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute")
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+
 class Conversation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations")
+    token = models.ForeignKey(
+        ApiToken,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="conversations",
+        help_text="The token it was begun with; its answers read no more than that token",
+    )
     title = models.CharField(max_length=200, blank=True)
     pinned = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from assistant import health, sign_in, views
+from assistant import account, health, sign_in, views
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -31,6 +31,8 @@ urlpatterns = [
     path("dock/", views.dock, name="dock"),
     path("repositories/", include("indexing.urls")),
     path("search/", include("search.urls")),
+    path("account/tokens/", account.token_page, name="tokens"),
+    path("account/tokens/<int:token_id>/revoke/", account.revoke_token, name="revoke_token"),
     path("sign-in/", views.SignIn.as_view(), name="sign_in"),
     path("sign-in/<str:token>/", sign_in.use_link, name="sign_in_link"),
     path("sign-out/", LogoutView.as_view(next_page="sign_in"), name="sign_out"),
