@@ -27,7 +27,7 @@ class Source:
     name: str
     golden: bool
     index: OpenIndex
-    comparable: bool = True  # False: its vectors are of another model than the query's
+    comparable: bool = True  # False: its vectors are not compared, such as those of another model
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Runs a set of questions with known answers and reports how well search ranks.
 
-In: a folder of `<name>.json` (query, relevant, secondary, category) and a folder with one Git repository per
-name, which is indexed when its index is missing or of another commit. Out: a report as plain JSON values.
+In: questions, read from a folder of `<name>.json` (query, relevant, secondary, category), and the indexed repository
+of each name. Each is asked in its own repository or, pooled, without saying which; always without a language model.
+Out: a report as plain JSON values.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,13 +20,15 @@ import numpy as np
 
 from indexing.access import Principal
 from indexing.models import Repository
+from search.comparing import Key
 from search.errors import EvaluationError
 from search.index_cache import opened
 from search.metrics import Place, Target, ndcg, recall, reciprocal_rank
 from search.pipeline import search
-from search.results import Scope, Stage
+from search.results import Hit, QueryPlan, Scope, SearchOptions, Stage
 
 DEPTH = 10
+CANDIDATES = 50  # as many as a judge could be shown: what is not among them, nobody can rank first
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +38,35 @@ class Question:
     targets: tuple[Target, ...]
     category: str
 
+    @property
+    def names_repository(self) -> bool:
+        """Whether the text says which repository it is about: then choosing it is no achievement."""
+        return self.repository.rsplit("/", 1)[-1].lower() in self.query.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How questions are asked. `pool`: ids searched together; empty: each question in its own repository."""
+
+    options: SearchOptions = SearchOptions()  # frozen
+    pool: frozenset[int] = frozenset()
+    plans: Mapping[Question, QueryPlan] = field(default_factory=dict)
+
+    def with_plans(self, plans: Mapping[Question, QueryPlan]) -> Way:
+        return replace(self, plans=plans)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """`choice_rank`: the place of the right repository among those chosen, from 1; 0 when it was not chosen."""
+
     question: Question
     language: str
     ndcg: float
     recall: float
     reciprocal_rank: float
+    candidate_recall: float
+    choice_rank: int
     stages: tuple[Stage, ...]
     milliseconds: float
 
@@ -80,39 +104,52 @@ def _target(target: str | dict[str, Any]) -> Target:  # Any: JSON
 
 def run(
     questions: Sequence[Question],
-    repositories: dict[str, Repository],
+    repositories: Mapping[str, Repository],
     *,
+    way: Way = Way(),  # noqa: B008  frozen
     on_question: Callable[[int, int], None] | None = None,
 ) -> list[Outcome]:
-    """Asks each question in its own repository, without a language model."""
+    """Asks each question, without a language model."""
     outcomes = []
     for number, question in enumerate(questions, 1):
-        outcomes.append(_ask(question, repositories[question.repository]))
+        outcomes.append(_ask(question, repositories[question.repository], way))
         if on_question is not None:
             on_question(number, len(questions))
     return outcomes
 
 
-def _ask(question: Question, repository: Repository) -> Outcome:
+def _ask(question: Question, repository: Repository, way: Way) -> Outcome:
     begun = time.perf_counter()
     result = search(
         question.query,
-        principal=Principal.operator(),
-        scope=Scope(repository_ids=(repository.pk,)),
-        limit=DEPTH,
+        principal=replace(Principal.operator(), repository_ids=way.pool or None),
+        scope=Scope() if way.pool else Scope(repository_ids=(repository.pk,)),
+        plan=way.plans.get(question),
+        limit=CANDIDATES,
         use_llm=False,
+        options=way.options,
     )
     milliseconds = (time.perf_counter() - begun) * 1000
-    places = [Place(hit.display_path, hit.start_line, hit.end_line) for hit in result.hits]
+    places = [_place(hit, repository) for hit in result.hits]
+    chosen = [choice.repository_id for choice in result.trace.repositories]
     return Outcome(
         question=question,
         language=_main_language(repository),
         ndcg=ndcg(places, question.targets, depth=DEPTH),
         recall=recall(places, question.targets, depth=DEPTH),
         reciprocal_rank=reciprocal_rank(places, question.targets, depth=DEPTH),
+        candidate_recall=recall(places, question.targets, depth=CANDIDATES),
+        choice_rank=chosen.index(repository.pk) + 1 if repository.pk in chosen else 0,
         stages=result.trace.stages,
         milliseconds=milliseconds,
     )
+
+
+def _place(hit: Hit, repository: Repository) -> Place:
+    """A hit in another repository takes a rank and answers nothing, whatever its path is."""
+    if hit.repository_id != repository.pk:
+        return Place("", 0, 0)
+    return Place(hit.display_path, hit.start_line, hit.end_line)
 
 
 def _main_language(repository: Repository) -> str:
@@ -129,6 +166,21 @@ def report(outcomes: Sequence[Outcome]) -> dict[str, Any]:  # Any: JSON
         "per_language": _grouped(outcomes, lambda outcome: outcome.language),
         "latency_ms": _latencies(outcomes),
     }
+
+
+def pooled(outcomes: Sequence[Outcome]) -> dict[str, Any]:  # Any: JSON
+    """How often the right repository was chosen, over all questions and over those that do not name it."""
+    groups = {"all": outcomes, "not_naming": [one for one in outcomes if not one.question.names_repository]}
+    return {name: _choices(members) for name, members in groups.items() if members}
+
+
+def _choices(outcomes: Sequence[Outcome]) -> dict[str, float | int]:
+    among = {most: fmean(0 < outcome.choice_rank <= most for outcome in outcomes) for most in (1, 5, 10)}
+    return {f"right_among_{most}": round(share, 4) for most, share in among.items()} | _summary(outcomes)
+
+
+def figures(outcomes: Sequence[Outcome]) -> dict[Key, float]:
+    return {(outcome.question.repository, outcome.question.query): outcome.ndcg for outcome in outcomes}
 
 
 def per_query(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:  # Any: JSON
@@ -148,6 +200,7 @@ def _summary(outcomes: Sequence[Outcome]) -> dict[str, float | int]:
         "ndcg_at_10": round(fmean(outcome.ndcg for outcome in outcomes), 4),
         "recall_at_10": round(fmean(outcome.recall for outcome in outcomes), 4),
         "mrr_at_10": round(fmean(outcome.reciprocal_rank for outcome in outcomes), 4),
+        "candidate_recall_at_50": round(fmean(outcome.candidate_recall for outcome in outcomes), 4),
         "queries": len(outcomes),
     }
 

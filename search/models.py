@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from search.comparing import Key
+
 
 class EvaluationRun(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
@@ -18,3 +20,8 @@ class EvaluationRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.created_at:%Y-%m-%d %H:%M} NDCG@10 {self.ndcg_at_10:.3f} over {self.queries}"
+
+    @property
+    def figures(self) -> dict[Key, float]:
+        """NDCG@10 of each question, for comparisons."""
+        return {(row["repository"], row["query"]): row["ndcg_at_10"] for row in self.report.get("per_query", [])}

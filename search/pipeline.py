@@ -31,7 +31,17 @@ from search.planning import Turn, basic_plan, plan
 from search.ranking import rank
 from search.repo_selection import choose
 from search.reranking import rerank
-from search.results import Dropped, Hit, QueryPlan, RepositoryChoice, Scope, SearchResult, Stage, Trace
+from search.results import (
+    Dropped,
+    Hit,
+    QueryPlan,
+    RepositoryChoice,
+    Scope,
+    SearchOptions,
+    SearchResult,
+    Stage,
+    Trace,
+)
 from search.retrieval import Pool, Query, retrieve
 from search.snippets import read_snippets
 from search.wording import wording
@@ -45,6 +55,7 @@ HYPOTHETICAL_WEIGHT = 0.5
 MAX_QUESTION_CHARS = 20_000
 
 EVERYWHERE = Scope()
+AS_ALWAYS = SearchOptions()
 
 OnStage = Callable[[Stage], None]
 OnHits = Callable[[tuple[Hit, ...]], None]
@@ -85,6 +96,7 @@ def search(
     on_hits: OnHits | None = None,
     history: Sequence[Turn] = (),
     use_llm: bool = True,
+    options: SearchOptions = AS_ALWAYS,
 ) -> SearchResult:
     """Rank the code that this principal may read for the question.
 
@@ -97,11 +109,11 @@ def search(
     clock = _Clock(on_stage)
     notices: list[str] = []
     with_llm = use_llm and llm.configured()
-    sources, readable = readable_sources(principal, scope, notices)
+    sources, readable = readable_sources(principal, scope, notices, options)
     first_plan = plan or basic_plan(question, history)
     begun = clock.begin("plan", llm=with_llm and plan is None)
     planner = _Planner(question, history, principal.user_id) if with_llm and plan is None and sources else None
-    ranked = _rank_with(first_plan, sources, scope, limit, _Clock(None) if planner else clock, notices)
+    ranked = _rank_with(first_plan, sources, scope, limit, _Clock(None) if planner else clock, notices, options)
     if planner is None:
         clock.end("plan", begun, note=first_plan.notice)
     else:
@@ -111,8 +123,8 @@ def search(
         failed = final_plan.source != "llm"
         clock.end("plan", begun, llm=True, state="failed" if failed else "done", note=final_plan.notice)
         notices.clear()
-        sources, readable = readable_sources(principal, scope, notices)
-        ranked = _rank_with(final_plan, sources, scope, limit, clock, notices)
+        sources, readable = readable_sources(principal, scope, notices, options)
+        ranked = _rank_with(final_plan, sources, scope, limit, clock, notices, options)
         first_plan = final_plan
     hits: tuple[Hit, ...] = ranked.hits[:limit]
     dropped: tuple[Dropped, ...] = ()
@@ -132,7 +144,9 @@ def search(
     return SearchResult(hits=tuple(hits), trace=trace)
 
 
-def readable_sources(principal: Principal, scope: Scope, notices: list[str]) -> tuple[list[Source], int]:
+def readable_sources(
+    principal: Principal, scope: Scope, notices: list[str], options: SearchOptions = AS_ALWAYS
+) -> tuple[list[Source], int]:
     """The opened indexes this principal may search, and how many repositories that are without the scope's pins."""
     readable = Repository.objects.visible_to(principal).searchable().order_by("name")
     count = readable.count()
@@ -146,7 +160,8 @@ def readable_sources(principal: Principal, scope: Scope, notices: list[str]) -> 
             logger.warning("repository %s cannot be searched: %s", repository.pk, error)
             notices.append(f"{repository.name} could not be searched: its index is damaged. Update it to rebuild.")
             continue
-        sources.append(Source(repository.pk, repository.name, repository.golden, index))
+        golden = repository.golden if options.golden is None else repository.pk in options.golden
+        sources.append(Source(repository.pk, repository.name, golden, index, comparable=options.vectors))
         coverage = index.manifest.coverage
         if coverage.lexical < 1:
             notices.append(f"{repository.name} is {coverage.lexical:.0%} indexed; the answer sees only that part.")
@@ -162,13 +177,20 @@ class _RankedHits:
 
 
 def _rank_with(
-    plan: QueryPlan, sources: Sequence[Source], scope: Scope, limit: int, clock: _Clock, notices: list[str]
+    plan: QueryPlan,
+    sources: Sequence[Source],
+    scope: Scope,
+    limit: int,
+    clock: _Clock,
+    notices: list[str],
+    options: SearchOptions,
 ) -> _RankedHits:
     begun = clock.begin("embed")
     queries, sources = make_queries(plan, sources, scope, notices)
     clock.end("embed", begun)
     begun = clock.begin("repositories")
-    choices = choose(sources, queries, pinned=frozenset(scope.repository_ids), limit=settings.SEARCH_REPOSITORIES)
+    most = options.repositories or settings.SEARCH_REPOSITORIES
+    choices = choose(sources, queries, pinned=frozenset(scope.repository_ids), limit=most)
     clock.end("repositories", begun)
     chosen_ids = {choice.repository_id: place for place, choice in enumerate(choices)}
     chosen = sorted(
@@ -237,7 +259,7 @@ def _folder(path: str) -> bytes:
 def _embed(
     texts: Sequence[str], sources: Sequence[Source], notices: list[str]
 ) -> tuple[list[npt.NDArray[np.float32] | None], ModelInfo | None]:
-    if not any(source.index.manifest.coverage.vectors > 0 for source in sources):
+    if not any(source.comparable and source.index.manifest.coverage.vectors > 0 for source in sources):
         return [None] * len(texts), None
     try:
         embedder = embedding.get_embedder()

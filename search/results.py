@@ -32,6 +32,15 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What an evaluation switches in the search; the product always takes the defaults."""
+
+    vectors: bool = True  # False: by words only, as before anything is embedded
+    golden: frozenset[int] | None = None  # ids of the repositories that count as golden; None: as they are marked
+    repositories: int = 0  # at most so many are chosen; 0: SEARCH_REPOSITORIES
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One ranked place in the code: coordinates at a commit, and why it is here."""
 
