@@ -10,7 +10,9 @@ from django.urls import reverse
 
 from assistant import conversations
 from assistant.citations import Evidence
+from assistant.code_places import crumbs, page_url, place_url
 from assistant.errors import SourceNotFound
+from assistant.freshness import GONE, freshness
 from assistant.models import Message
 from assistant.source_view import SourceView, Symbol, read_view
 from indexing.access import Principal
@@ -41,16 +43,18 @@ def code_pane(
     return _context(request, view, message, evidence)
 
 
-def requested_path(request: HttpRequest) -> bytes:
+def requested_path(request: HttpRequest, *, required: bool = True) -> bytes:
     """The exact bytes of `path`: Git paths need not be UTF-8, so Django's decoded query is no use.
 
-    Raises SourceNotFound when there is none.
+    Raises SourceNotFound when there is none but one is required.
     """
     for part in request.META.get("QUERY_STRING", "").split("&"):
         name, _, value = part.partition("=")
         if name == "path" and value:
             return unquote_to_bytes(value.replace("+", " "))
-    raise SourceNotFound("No path was given.")
+    if required:
+        raise SourceNotFound("No path was given.")
+    return b""
 
 
 def _context(request: HttpRequest, view: SourceView, message: Message | None, evidence: list[Evidence]) -> Context:
@@ -68,8 +72,28 @@ def _context(request: HttpRequest, view: SourceView, message: Message | None, ev
         "outline": [(symbol, _symbol_url(view, message, symbol)) for symbol in view.outline],
         "cited_symbols": sum(bool(row.flags) for row in view.outline),
         "hosting_name": _hosting_name(view.hosting_url),
+        "crumbs": crumbs(view.repository, view.commit, view.path, message),
         "trace_url": reverse("trace", args=[message.pk]) if message else "",
         "close_url": reverse("conversation", args=[message.conversation_id]) if message else "",
+    } | _ways_on(view, message)
+
+
+def _ways_on(view: SourceView, message: Message | None) -> Context:
+    """From this passage to its references, to code like it, and to the newest indexed commit."""
+    at = (view.repository, view.commit, view.path, message)
+    marked = {"bytes": f"{view.start_byte}-{view.end_byte}"} if view.end_byte else {}
+    symbol = next((symbol.name for symbol in view.outline if symbol.current), "")
+    fresh = freshness(view.repository, view.commit, view.path, (view.start_byte, view.end_byte))
+    newest = (view.repository, fresh.newest, view.path) if fresh and fresh.state != GONE else None
+    return {
+        "similar_url": page_url("similar_code", *at, marked) if marked else "",
+        "selection_url": page_url("similar_code", *at),
+        "symbol": symbol,
+        "references_url": page_url("references", *at, {"name": symbol} | marked) if symbol else "",
+        "word_url": page_url("references", *at, marked),
+        "fresh": fresh,
+        "newest_url": place_url(*newest, fresh.moved_to, message) if newest and fresh else "",
+        "changes_url": page_url("changes", *at, marked) if fresh and fresh.touched else "",
     }
 
 

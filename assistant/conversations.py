@@ -114,7 +114,7 @@ def evidence_of(messages: Sequence[Message], principal: Principal) -> dict[uuid.
     found: dict[uuid.UUID, list[Evidence]] = {pk: [] for pk in by_pk}
     rows = list(
         Citation.objects.filter(message__in=by_pk, attempt=F("message__attempt"))
-        .select_related("repository__mirror")
+        .select_related("repository__mirror", "repository__current_index")
         .order_by("number")
     )
     readable = _readable(principal, {row.repository_id for row in rows})

@@ -5,7 +5,7 @@ Reads for one person: evidence that may not be read any more keeps its number an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from assistant import conversations
 from assistant.citations import Evidence
+from assistant.freshness import changed_since
 from assistant.models import Feedback, Message
 from assistant.rendering import answer_html
 from assistant.stages import Step, steps_of
@@ -55,17 +56,26 @@ def exchanges_of(messages: Sequence[Message], user: User) -> list[Exchange]:
     principal = Principal.of_user(user)
     evidence = conversations.evidence_of(messages, principal)
     opinions = {row.message_id: row for row in Feedback.objects.filter(message__in=messages, user=user)}
-    return [_exchange(message, evidence[message.pk], opinions.get(message.pk), principal) for message in messages]
+    changed = changed_since(item for items in evidence.values() for item in items)
+    return [
+        _exchange(message, evidence[message.pk], opinions.get(message.pk), principal, changed) for message in messages
+    ]
 
 
-def _exchange(message: Message, evidence: list[Evidence], feedback: Feedback | None, principal: Principal) -> Exchange:
+def _exchange(
+    message: Message,
+    evidence: list[Evidence],
+    feedback: Feedback | None,
+    principal: Principal,
+    changed: Mapping[int, str],
+) -> Exchange:
     trace = conversations.visible_trace(message, principal)
     cited = [item for item in evidence if item.cited]
     return Exchange(
         message=message,
         stages=steps_of(message, trace, len(evidence)),
         evidence=evidence_links(message, evidence),
-        html=answer_html(message, evidence, link=lambda item: citation_url(message, item)),
+        html=answer_html(message, evidence, link=lambda item: citation_url(message, item), changed=changed),
         feedback=feedback,
         cited=len(cited),
         verified=sum(item.verified for item in cited),

@@ -24,6 +24,7 @@ from assistant.citations import Evidence, answer_parser
 from indexing.highlighting import highlighted_lines, visible
 
 MAX_CHARS = 200_000
+CHANGED_WORDS = {"changed": "; these lines changed since", "gone": "; the file is gone since"}
 COPY_BUTTON = '<button type="button" class="btn btn--quiet" data-copy>Copy</button>'
 
 _LANGUAGE_NAMES = {"js": "JavaScript", "ts": "TypeScript", "py": "Python", "cpp": "C++", "csharp": "C#", "cs": "C#"}
@@ -36,7 +37,7 @@ _TAGS = set(
 )
 _ATTRIBUTES = {
     "*": {"class"},
-    "a": {"href", "title", "rel", "target", "data-n", "aria-label"},
+    "a": {"href", "title", "rel", "target", "data-n", "data-changed", "aria-label"},
     "button": {"type", "data-copy"},
     "div": {"tabindex", "role", "aria-label"},
     "ol": {"start"},
@@ -53,12 +54,19 @@ class Chip:
     title: str
     href: str
     state: str  # ok, pending, broken, removed, hidden
+    changed: str = ""  # changed or gone: how the newest indexed commit differs there
 
 
-def chips_of(evidence: Iterable[Evidence], link: Callable[[Evidence], str]) -> dict[int, Chip]:
-    return {
-        item.number: Chip(item.label, item.title, link(item) if item.linkable else "", item.state) for item in evidence
-    }
+def chips_of(
+    evidence: Iterable[Evidence], link: Callable[[Evidence], str], changed: Mapping[int, str] | None = None
+) -> dict[int, Chip]:
+    """`changed`: by the primary key of the citation, as `freshness.changed_since` tells."""
+    return {item.number: _chip(item, link, changed or {}) for item in evidence}
+
+
+def _chip(item: Evidence, link: Callable[[Evidence], str], changed: Mapping[int, str]) -> Chip:
+    since = changed.get(item.citation.pk, "") if item.citation is not None else ""
+    return Chip(item.label, item.title, link(item) if item.linkable else "", item.state, since)
 
 
 def render(text: str, chips: Mapping[int, Chip]) -> SafeString:
@@ -81,9 +89,12 @@ def chip_html(number: int, chip: Chip | None, *, short: bool = False) -> str:
         return f'<span class="citation" {attributes}>{flag}{label}</span>'
     state = ' data-state="pending"' if chip.state == "pending" else ""
     label = "" if short else visible(chip.label)
+    since = CHANGED_WORDS.get(chip.changed, "")
+    mark = f' data-changed="{chip.changed}"' if since else ""
     return (
-        f'<a class="citation"{state} data-n="{number}" href="{_attribute(chip.href)}" title="{_attribute(chip.title)}" '
-        f'aria-label="Citation {number}: {_attribute(chip.label)}">{flag}{label}</a>'
+        f'<a class="citation"{state}{mark} data-n="{number}" href="{_attribute(chip.href)}" '
+        f'title="{_attribute(chip.title)}{since}" '
+        f'aria-label="Citation {number}: {_attribute(chip.label)}{since}">{flag}{label}</a>'
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 from django.utils.safestring import SafeString, mark_safe
@@ -16,11 +16,20 @@ from indexing.highlighting import visible
 WITHHELD = "This answer draws on a repository that you can no longer read, so it is not shown."
 
 
-def answer_html(message: Message, evidence: Sequence[Evidence], *, link: Callable[[Evidence], str]) -> SafeString:
-    """What the model wrote; or, for an extractive answer, its passages, read from the mirrors now."""
+def answer_html(
+    message: Message,
+    evidence: Sequence[Evidence],
+    *,
+    link: Callable[[Evidence], str],
+    changed: Mapping[int, str] | None = None,
+) -> SafeString:
+    """What the model wrote; or, for an extractive answer, its passages, read from the mirrors now.
+
+    `changed`: which citations differ at the newest indexed commit, see `freshness.changed_since`.
+    """
     if citations.withheld(evidence):
         return mark_safe(f"<p>{WITHHELD}</p>")  # noqa: S308  # a constant
-    chips = markdown.chips_of(evidence, link)
+    chips = markdown.chips_of(evidence, link, changed)
     cited = [item for item in evidence if item.cited]
     if message.answered_by or not cited:
         return markdown.render(message.answer, chips)

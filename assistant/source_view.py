@@ -95,8 +95,8 @@ class SourceView:
         return self.path.decode("utf-8", "backslashreplace")
 
     @property
-    def crumbs(self) -> list[str]:
-        return self.display_path.split("/")
+    def name(self) -> str:
+        return self.display_path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +151,55 @@ def read_view(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A byte range of a file: its lines, and its text with secrets masked."""
+
+    language: str
+    start_byte: int
+    end_byte: int
+    start_line: int
+    end_line: int
+    rows: tuple[Row, ...]
+    hidden_lines: int  # at its end, left out
+    text: str
+
+
+def read_excerpt(
+    repository: Repository,
+    commit: str,
+    path: bytes,
+    byte_range: tuple[int, int],
+    *,
+    line_range: tuple[int, int] = (0, 0),
+    max_lines: int = PASSAGE_LINES,
+) -> Excerpt:
+    """The range, or without one the whole lines of `line_range`. Raises SourceNotFound when neither is in the file."""
+    source = _read_source(repository, commit, path)
+    file = _File(source)
+    start, end = _checked_range(*byte_range, len(source.raw))
+    first, last = line_range
+    if not end and 1 <= first <= last <= file.lines.line_count:
+        start, end = file.lines.line_start(first), file.lines.line_start(last + 1)
+    if not start < end:
+        raise SourceNotFound(f"There are no such lines in this file of {repository.name}.")
+    first, last = file.lines.lines_of(start, end)
+    shown = min(last, first + max_lines - 1)
+    rows, _cut = file.rows(first, shown, (start, end), [])
+    return Excerpt(source.language, start, end, first, last, rows, last - shown, file.masked_text(start, end))
+
+
+def read_places(repository: Repository, commit: str, path: bytes, ranges: Sequence[tuple[int, int]]) -> list[Row]:
+    """The first line of each byte range, with that range marked. Raises SourceNotFound."""
+    file = _File(_read_source(repository, commit, path))
+    found = []
+    for start, end in ranges:
+        line = file.lines.line_of(start)
+        rows, _cut = file.rows(line, line, (start, end), [])
+        found.append(rows[0])
+    return found
+
+
 def read_passages(evidence: Sequence[Evidence], *, max_lines: int = PASSAGE_LINES) -> dict[int, PassageView]:
     """The code of passages by their number, read from the mirrors; those that are not there (any more) are left out."""
     found: dict[int, PassageView] = {}
@@ -178,8 +227,7 @@ def _file_or_none(repository: Repository, commit: str, path: bytes) -> _File | N
 
 def _read_source(repository: Repository, commit: str, path: bytes) -> SourceFile:
     """A file of a commit that people have reason to see: one that was indexed or is cited."""
-    if not _COMMIT.fullmatch(commit) or not _is_known(repository, commit):
-        raise SourceNotFound(f"{repository.name} has no indexed commit {commit[:12]}.")
+    check_commit(repository, commit)
     try:
         blob_id = git.blob_at(repository.mirror.path, commit, path)
         if blob_id is None:
@@ -194,6 +242,12 @@ def _read_source(repository: Repository, commit: str, path: bytes) -> SourceFile
     if not isinstance(source, SourceFile):
         raise SourceNotFound(_HIDDEN.get(source.reason, f"This file is not shown: {source.reason.label}."))
     return source
+
+
+def check_commit(repository: Repository, commit: str) -> None:
+    """Raises SourceNotFound for a commit that was never indexed and is not cited."""
+    if not _COMMIT.fullmatch(commit) or not _is_known(repository, commit):
+        raise SourceNotFound(f"{repository.name} has no indexed commit {commit[:12]}.")
 
 
 def _is_known(repository: Repository, commit: str) -> bool:

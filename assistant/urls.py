@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from assistant import account, health, sign_in, views
+from assistant import account, code_views, health, sign_in, views
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -26,7 +26,12 @@ urlpatterns = [
     path("m/<uuid:message_id>/feedback/", views.feedback, name="feedback"),
     path("m/<uuid:message_id>/trace/", views.trace, name="trace"),
     path("m/<uuid:message_id>/trace.json", views.trace_json, name="trace_json"),
-    path("r/<int:repository_id>/<slug:slug>/blob/<str:commit>", views.blob, name="blob"),
+    path("r/<int:repository_id>/<slug:slug>/blob/<str:commit>", code_views.blob, name="blob"),
+    path("r/<int:repository_id>/<slug:slug>/preview/<str:commit>", code_views.preview, name="preview"),
+    path("r/<int:repository_id>/<slug:slug>/folder/<str:commit>", code_views.folder, name="folder"),
+    path("r/<int:repository_id>/<slug:slug>/references/<str:commit>", code_views.symbol_references, name="references"),
+    path("r/<int:repository_id>/<slug:slug>/changes/<str:commit>", code_views.changes, name="changes"),
+    path("r/<int:repository_id>/<slug:slug>/similar/<str:commit>", code_views.similar_code, name="similar_code"),
     path("complete/", views.complete, name="complete"),
     path("dock/", views.dock, name="dock"),
     path("repositories/", include("indexing.urls")),

@@ -1,4 +1,4 @@
-"""The chat: asking, streaming, stopping, retrying, rating; the code and trace beside it; conversations and sign-in.
+"""The chat: asking, streaming, stopping, retrying, rating; the trace beside it; conversations and sign-in.
 
 Every row is fetched through what its reader may see, and what is not found or not allowed is the same 404.
 Views that start an answer are async: an answer is a task of the web server's own event loop.
@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
@@ -23,9 +23,8 @@ from django.views.decorators.http import require_GET, require_POST
 
 from assistant import answering, completing, conversations, exporting, live_answer
 from assistant.citations import Evidence
-from assistant.code_pane import code_pane
 from assistant.context_processors import conversation_groups
-from assistant.errors import InvalidQuestion, SourceNotFound
+from assistant.errors import InvalidQuestion
 from assistant.exchanges import exchanges_of
 from assistant.forms import QuestionForm
 from assistant.models import Conversation, Message
@@ -217,38 +216,41 @@ def export_conversation(request: HttpRequest, conversation_id: uuid.UUID) -> Htt
     )
 
 
-# --- code and trace
-
-
-@require_GET
-def blob(request: HttpRequest, repository_id: int, slug: str, commit: str) -> HttpResponse:
-    """A file at a commit: beside the conversation it is cited in when the address names one, else alone."""
-    repository = get_object_or_404(_repositories(request).select_related("mirror"), pk=repository_id)
-    message = _cited_in(request)
-    try:
-        pane = code_pane(request, repository, commit, message, _principal(request))
-    except SourceNotFound as error:
-        raise Http404 from error
-    if _wants_fragment(request):
-        return render(request, "viewer.html#pane", pane)
-    if message is None:
-        return render(request, "viewer.html", pane)
-    return render(request, "conversation.html", _page(request, message.conversation) | pane | {"pane": "code"})
+# --- the pane beside the conversation
 
 
 @require_GET
 def trace(request: HttpRequest, message_id: uuid.UUID) -> HttpResponse:
     message = _message(request, message_id)
-    pane = trace_pane(message, _principal(request))
-    if _wants_fragment(request):
-        return render(request, "trace.html#pane", pane)
-    return render(request, "conversation.html", _page(request, message.conversation) | pane | {"pane": "trace"})
+    return beside(request, message, "trace.html", trace_pane(message, _principal(request)), kind="trace")
 
 
 @require_GET
 def trace_json(request: HttpRequest, message_id: uuid.UUID) -> HttpResponse:
     message = _message(request, message_id)
     return JsonResponse(conversations.visible_trace(message, _principal(request)), json_dumps_params={"indent": 1})
+
+
+def beside(
+    request: HttpRequest, message: Message | None, template: str, pane: Context, kind: str = "code"
+) -> HttpResponse:
+    """A pane: as a fragment for HTMX, beside the conversation of its message, or without one as a page of its own."""
+    if _wants_fragment(request):
+        return render(request, f"{template}#pane", pane)
+    if message is None:
+        return render(request, template, pane)
+    framed = {"pane": kind, "pane_template": f"{template}#pane"}
+    return render(request, "conversation.html", _page(request, message.conversation) | pane | framed)
+
+
+def cited_in(request: HttpRequest) -> Message | None:
+    """The message whose evidence is being opened; None when the address names none of this person's."""
+    try:
+        message_id = uuid.UUID(request.GET.get("m", ""))
+    except ValueError:
+        return None
+    mine = conversations.messages_visible_to(request.user)
+    return mine.select_related("conversation").filter(pk=message_id).first()
 
 
 # --- small pieces
@@ -301,16 +303,6 @@ def _page(request: HttpRequest, row: Conversation) -> Context:
 def _composer(form: QuestionForm, tokens: Sequence[str], row: Conversation | None = None) -> Context:
     ask_url = reverse("ask_follow_up", args=[row.pk]) if row else reverse("ask")
     return {"form": form, "scope_tokens": tokens, "ask_url": ask_url}
-
-
-def _cited_in(request: HttpRequest) -> Message | None:
-    """The message whose evidence is being opened; None when the address names none of this person's."""
-    try:
-        message_id = uuid.UUID(request.GET.get("m", ""))
-    except ValueError:
-        return None
-    mine = conversations.messages_visible_to(request.user)
-    return mine.select_related("conversation").filter(pk=message_id).first()
 
 
 def _conversation(request: HttpRequest, conversation_id: uuid.UUID) -> Conversation:

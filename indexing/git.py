@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -30,13 +30,17 @@ from indexing.sources import Source, check_ref, parse_source
 
 __all__ = [
     "BlobReader",
+    "FolderEntry",
     "Source",
     "TreeEntry",
     "blob_at",
+    "blobs_at",
     "check_ref",
     "commits_between",
+    "diff_blobs",
     "ensure_mirror",
     "hosting_url",
+    "list_folder",
     "list_tree",
     "named_blobs",
     "parse_source",
@@ -62,6 +66,15 @@ class TreeEntry:
     blob_id: str
     size: int
     path: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """What is directly in a folder; neither `folder` nor `file`: a link or a submodule."""
+
+    path: bytes
+    folder: bool
+    file: bool
 
 
 def probe(source: Source, ref: str = "") -> str:
@@ -354,13 +367,45 @@ def blob_at(mirror_path: Path, commit: str, path: bytes) -> str | None:
     return None
 
 
-def commits_between(mirror_path: Path, old: str, new: str) -> int:
-    """How many commits `new` is ahead of `old`. Raises MissingObject when either is gone."""
+def blobs_at(mirror_path: Path, commit: str, paths: Collection[bytes]) -> dict[bytes, str]:
+    """The ids of those of the paths that are files of the commit, with one process for all of them."""
+    _check_object_id(commit)
+    asked = [path for path in paths if path and b"\0" not in path]
+    if not asked:
+        return {}
+    listing = git(mirror_path, "ls-tree", "-z", "--full-tree", commit, "--", *asked, check=False).stdout
+    records = (record.partition(b"\t") for record in listing.split(b"\0") if record)
+    return {path: about.split()[2].decode() for about, _, path in records if about.split()[1] == b"blob"}
+
+
+def list_folder(mirror_path: Path, commit: str, folder: bytes) -> list[FolderEntry]:
+    """What is directly in a folder ("" is the root), in Git's order; empty when there is no such folder."""
+    _check_object_id(commit)
+    if b"\0" in folder:
+        return []
+    inside = [folder.strip(b"/") + b"/"] if folder.strip(b"/") else []
+    listing = git(mirror_path, "ls-tree", "-z", "--full-tree", commit, "--", *inside, check=False).stdout
+    records = (record.partition(b"\t") for record in listing.split(b"\0") if record)
+    return [FolderEntry(path, about.split()[1] == b"tree", about.startswith(b"100")) for about, _, path in records]
+
+
+def commits_between(mirror_path: Path, old: str, new: str, *, path: bytes = b"") -> int:
+    """How many commits `new` is ahead of `old`; with a path only those that touch it. Raises MissingObject."""
     span = f"{_check_object_id(old)}..{_check_object_id(new)}"
-    counted = git(mirror_path, "rev-list", "--count", span, "--", check=False)
+    counted = git(mirror_path, "rev-list", "--count", span, "--", *([path] if path else []), check=False)
     if counted.returncode:
         raise MissingObject(f"Commit {old} or {new} is not in the mirror. Fetch the repository again.")
     return int(counted.stdout)
+
+
+def diff_blobs(mirror_path: Path, old: str, new: str, *, context_lines: int = 3) -> bytes:
+    """The hunks of a unified diff between two blobs, without the lines that name files. Raises MissingObject."""
+    options = ["--no-ext-diff", "--no-textconv", "--no-color", f"--unified={context_lines}"]
+    done = git(mirror_path, "diff", *options, _check_object_id(old), _check_object_id(new), "--", check=False)
+    if done.returncode:
+        raise MissingObject(f"Blob {old} or {new} is not in the mirror. Fetch the repository again.")
+    start = done.stdout.find(b"\n@@ ")
+    return done.stdout[start + 1 :] if start >= 0 else b""
 
 
 def _check_object_id(object_id: str) -> str:

@@ -206,7 +206,7 @@ def _rank_with(
     wanted = max(limit, settings.RERANK_CANDIDATES)
     ranked = rank(corpus, pool, queries, limit=2 * wanted)
     places = [(int(position), float(ranked.scores[position])) for position in ranked.order]
-    hits = _collapse_copies([_hit(corpus, pool, position, score) for position, score in places])
+    hits = _collapse_copies([hit_at(corpus, pool, position, score) for position, score in places])
     hits = [hit for hit in hits if _is_relevant(hit) and _in_languages(hit, scope)]
     clock.end("rank", begun)
     return _RankedHits(tuple(hits[:wanted]), tuple(choices))
@@ -281,7 +281,7 @@ def _without_repository_names(queries: Sequence[Query], chosen: Sequence[Source]
     ]
 
 
-def _hit(corpus: Corpus, pool: Pool, position: int, score: float) -> tuple[Hit, int]:
+def hit_at(corpus: Corpus, pool: Pool, position: int, score: float) -> tuple[Hit, int]:
     """The hit, and the hash of its content that identical copies share."""
     source, record = corpus.record(int(pool.chunks[position]))
     hit = Hit(

@@ -117,6 +117,65 @@
     else openPane(location.href, { push: false });
   });
 
+  // --- a chip that is pointed at shows its first lines
+  const previews = new Map();
+  let previewTimer;
+  function previewHtml(link) {
+    const url = link.href.replace("/blob/", "/preview/").split("#")[0];
+    if (!previews.has(url)) {
+      const asked = fetch(url, { headers: { "HX-Request": "true" } });
+      previews.set(url, asked.then((response) => (response.ok && !response.redirected ? response.text() : "")).catch(() => ""));
+    }
+    return previews.get(url);
+  }
+  function beside(box, spot) { // below the spot, or above where there is no room
+    box.hidden = false;
+    const below = spot.bottom + 6 + box.offsetHeight < innerHeight;
+    box.style.left = `${Math.max(8, Math.min(spot.left, innerWidth - box.offsetWidth - 8))}px`;
+    box.style.top = `${below ? spot.bottom + 6 : Math.max(8, spot.top - box.offsetHeight - 6)}px`;
+  }
+  async function showPreview(link) {
+    const html = await previewHtml(link), box = $("#preview");
+    if (!html || !link.isConnected || !link.matches(":hover, :focus-visible")) return;
+    if (link.title) { link.dataset.title = link.title; link.removeAttribute("title"); } // or the browser shows it on top
+    box.innerHTML = html;
+    link.setAttribute("aria-describedby", "preview");
+    beside(box, link.getClientRects()[0] || link.getBoundingClientRect());
+  }
+  function hidePreview() {
+    clearTimeout(previewTimer);
+    $("#preview").hidden = true;
+  }
+  const previewable = (event) => event.target.closest?.("a.citation[href], .evidence a[data-n][href]");
+  document.addEventListener("pointerover", (event) => {
+    const link = event.pointerType === "mouse" && previewable(event);
+    if (!link) return;
+    clearTimeout(previewTimer);
+    previewTimer = setTimeout(showPreview, 250, link);
+  });
+  document.addEventListener("pointerout", (event) => { if (previewable(event)) hidePreview(); });
+  document.addEventListener("focusin", (event) => { const link = previewable(event); if (link) previewTimer = setTimeout(showPreview, 250, link); });
+  document.addEventListener("focusout", (event) => { if (previewable(event)) hidePreview(); });
+  document.addEventListener("scroll", hidePreview, true);
+
+  // --- what can be done with selected code
+  let selectionTimer;
+  function offerForSelection() {
+    const selection = getSelection(), box = $("#selection");
+    const code = selection.rangeCount && !selection.isCollapsed && selection.anchorNode.parentElement?.closest("[data-selection]");
+    const lines = code && $$("li[id]", code).filter((line) => selection.containsNode(line, true)).map((line) => Number(line.id.slice(1)));
+    if (!code || !lines.length) { box.hidden = true; return; }
+    const word = String(selection).trim();
+    const [similar, named] = $$("a", box);
+    similar.href = `${code.dataset.selection}&lines=${lines[0]}-${lines.at(-1)}`;
+    named.hidden = !/^[\p{L}_][\p{L}\p{N}_]{1,99}$/u.test(word);
+    named.href = `${code.dataset.word}&name=${encodeURIComponent(word)}`;
+    $("span", named).textContent = word.length > 24 ? `${word.slice(0, 23)}…` : word;
+    beside(box, selection.getRangeAt(0).getBoundingClientRect());
+  }
+  document.addEventListener("selectionchange", () => { clearTimeout(selectionTimer); selectionTimer = setTimeout(offerForSelection, 200); });
+  document.addEventListener("pointerdown", (event) => { if (event.target.closest("#selection")) event.preventDefault(); }); // keeps the selection
+
   // --- the divider remembers its place
   const setPaneWidth = (percent) => root.style.setProperty("--pane", `${Math.min(70, Math.max(22, percent))}vw`);
   if (store.get("pane")) setPaneWidth(Number(store.get("pane")));
@@ -324,6 +383,8 @@
     $$("details.menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
     if ((hit = at("a.citation[href], .evidence a[data-n][href], a[data-pane-link]")) && plain && pane()) {
       event.preventDefault();
+      hidePreview();
+      $("#selection").hidden = true;
       openPane(hit.href);
     } else if (at("[data-close-pane]") && plain && body.dataset.conversation) {
       event.preventDefault();
@@ -396,7 +457,8 @@
     if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey || $("dialog[open]")) return;
     const typing = event.target.matches("input, textarea, select, [contenteditable]");
     if (event.key === "Escape") {
-      if (body.dataset.drawer === "open") toggleDrawer(false);
+      if (!$("#preview").hidden) hidePreview();
+      else if (body.dataset.drawer === "open") toggleDrawer(false);
       else if (body.dataset.answering && !(pane() && !pane().hidden && pane().contains(event.target))) stop();
       else if (!closePane() && typing) event.target.blur();
       return;

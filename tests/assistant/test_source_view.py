@@ -175,7 +175,7 @@ def test_it_knows_the_page_of_the_hosting_site(tmp_path: Path) -> None:
     repository.mirror.url = "https://github.com/acme/web"
     view = _view(repository, "src/a b.py", 6, 11)
     assert view.hosting_url == f"https://github.com/acme/web/blob/{view.commit}/src/a%20b.py#L2-L2"
-    assert view.crumbs == ["src", "a b.py"]
+    assert view.name == "a b.py"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""Code -> other code that means much the same, by vectors alone, in everything the person may read.
+
+In: a passage's text. Out: hits at or above SIMILAR_MINIMUM_COSINE, most similar first; nothing rather than something
+far-fetched. The threshold is on float16 cosines: scores of sign bits sit in a band too narrow to cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from django.conf import settings
+
+from indexing import embedding
+from indexing.access import Principal
+from indexing.context import normalise
+from indexing.errors import EmbeddingError
+from search.corpus import Corpus
+from search.pipeline import EVERYWHERE, hit_at, readable_sources
+from search.results import Hit
+from search.retrieval import Query, retrieve
+from search.wording import wording
+
+LIST = "vectors.code"
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """`notices` say what could not be compared."""
+
+    hits: tuple[Hit, ...]
+    notices: tuple[str, ...]
+
+
+def similar(text: str, language: str, *, principal: Principal, limit: int = 10) -> Similar:
+    """Hits for a piece of code; the piece itself is among them when it is indexed. Raises EmbeddingError."""
+    notices: list[str] = []
+    sources, _ = readable_sources(principal, EVERYWHERE, notices)
+    embedder = embedding.get_embedder()
+    sources = [source for source in sources if source.index.manifest.model == embedder.info]
+    own = normalise(text, language)
+    if not own or not sources:
+        return Similar((), tuple(notices))
+    corpus = Corpus(sources)
+    query = Query("passage", 1.0, wording(""), embedder.embed_queries([own])[0], code_only=True)
+    pool = retrieve(corpus, [query])
+    scores = pool.chunk_lists["passage", LIST]
+    order = np.argsort(-scores, kind="stable")[:limit]
+    near = [int(place) for place in order if scores[place] >= settings.SIMILAR_MINIMUM_COSINE]
+    return Similar(tuple(hit_at(corpus, pool, place, float(scores[place]))[0] for place in near), tuple(notices))
+
+
+__all__ = ["EmbeddingError", "Similar", "similar"]
