@@ -78,6 +78,7 @@ class Syntax:
     parsed: ParsedFile
     tree: Tree | None = None
     node_definitions: dict[int, int] = field(default_factory=dict)  # id of a node -> the definition it is
+    prefixes: tuple[tuple[int, int], ...] = ()  # comments and attributes, outermost ones, by start
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,7 @@ def _read_tree(tree: Tree, query: Query, text: bytes, language: str) -> Syntax:
         package=".".join(_dotted(name) for _, name in sorted(packages) if name),
     )
     ids = {node_id: position for position, item in enumerate(kept) for node_id in item.node_ids}
-    return Syntax(parsed, tree, ids)
+    return Syntax(parsed, tree, ids, tuple(outer))
 
 
 def _note_definition(

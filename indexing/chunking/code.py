@@ -9,7 +9,7 @@ definition, where nothing is cut before its body. A function is a chunk of its o
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -23,7 +23,9 @@ _SMALL_CHARS = 200  # ... one without a body (a prototype, an equation) from her
 _LEFTOVER_CHARS = 100  # less than this joins its neighbour even above the target
 _STAYS_WITH_PREVIOUS = frozenset({"getter", "setter", "function_body", "pragma", "where", "heredoc_body"})
 _ALTERNATIVES = frozenset({"else", "else_clause", "catch", "catch_clause", "catch_block", "finally", "finally_clause"})
-_CLOSERS = (b"}", b")", b"]", b"end", b";", b",")
+_CLOSED_BLOCKS = frozenset({b"}", b")", b"end"})
+_CLOSED_ITEMS = frozenset({b"},", b"),", b"],", b"end,"})
+_CLOSERS = (b"}", b")", b"]", b"end", b";", b",", b"</")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def chunk(text: Text, syntax: Syntax, sizes: Sizes) -> list[Span]:
     assert syntax.tree is not None
     parsed = syntax.parsed
     cuts = _definition_cuts(text, parsed.definitions, _candidate_cuts(text, syntax, sizes), sizes)
-    ranges = bounded(text, tile(text, [0, *cuts], len(text.data)), sizes)
+    ranges = bounded(text, _refined(text, syntax, tile(text, [0, *cuts], len(text.data)), sizes), sizes)
     segments = _merge(text, parsed.definitions, _segments(text, parsed.definitions, ranges), sizes)
     spans = [_name(segment, parsed) for segment in segments]
     return [*spans, *_outlines(text, parsed, [span.start for span in spans])]
@@ -71,11 +73,13 @@ def _child_cuts(node: Node, data: bytes) -> Iterator[int]:
     for child in node.children:
         start = child.start_byte
         if child.type in _ALTERNATIVES and previous is not None:
-            if _follows_closer(data, start):
+            if _follows_closer(data, start, _CLOSED_BLOCKS) or starts_line(data, start):
                 yield start
         elif child.is_named:
             lead = line_lead(data, start)
             begins_line = starts_line(data, lead)
+            if not begins_line and previous is not None and _follows_closer(data, start, _CLOSED_ITEMS):
+                yield start
             is_glued = comment_end >= 0 and data.count(b"\n", comment_end, start) <= 1
             if begins_line and not is_glued and _may_begin(child, previous, data):
                 yield lead
@@ -83,10 +87,10 @@ def _child_cuts(node: Node, data: bytes) -> Iterator[int]:
         previous = child
 
 
-def _follows_closer(data: bytes, offset: int) -> bool:
-    """`} else {` may be cut after its brace."""
+def _follows_closer(data: bytes, offset: int, closers: frozenset[bytes]) -> bool:
+    """`} else {` may be cut after its brace, `}, {` after its comma."""
     line = data[max(0, offset - 200) : offset]
-    return line[line.rfind(b"\n") + 1 :].strip() in (b"}", b")", b"end")
+    return line[line.rfind(b"\n") + 1 :].strip() in closers
 
 
 def _is_prefix(node_type: str) -> bool:
@@ -160,11 +164,55 @@ def _definition_cuts(text: Text, definitions: tuple[Definition, ...], candidates
         if first == len(cuts) or cuts[first] > definition.head_byte:
             continue
         kept.add(definition.start_byte)
-        header = text.chars(definition.start_byte, definition.body_byte)
-        guard = definition.body_byte if header <= sizes.max_chars else definition.name_byte
-        for cut in cuts[bisect_right(cuts, definition.start_byte) : bisect_left(cuts, guard)]:
+        for cut in cuts[bisect_right(cuts, definition.start_byte) : bisect_left(cuts, _guard(text, definition, sizes))]:
             kept.discard(cut)
     return sorted(kept)
+
+
+def _guard(text: Text, definition: Definition, sizes: Sizes) -> int:
+    """Up to here a definition is not cut, documentation included."""
+    header = text.chars(definition.start_byte, definition.body_byte)
+    return definition.body_byte if header <= sizes.max_chars else definition.name_byte + 1
+
+
+def _refined(text: Text, syntax: Syntax, ranges: list[tuple[int, int]], sizes: Sizes) -> list[tuple[int, int]]:
+    """What is still too large is opened further, whatever it is: lines know nothing of what they part."""
+    definitions = syntax.parsed.definitions
+    fitting: list[tuple[int, int]] = []
+    stack = ranges[::-1]
+    while stack:
+        start, end = stack.pop()
+        parts = [(start, end)]
+        if end - start > sizes.max_chars and text.chars(start, end) > sizes.max_chars:
+            guards = [(d.start_byte, _guard(text, d, sizes)) for d in _definitions_in(definitions, start, end)]
+            parts = tile(text, [start, *_inner_cuts(text.data, syntax, (start, end), guards, sizes)], end)
+        if len(parts) == 1:
+            fitting.append((start, end))
+        else:
+            stack += reversed(parts)
+    return fitting
+
+
+def _definitions_in(definitions: tuple[Definition, ...], start: int, end: int) -> Sequence[Definition]:
+    first = bisect_left(definitions, start, key=lambda definition: definition.start_byte)
+    return definitions[first : bisect_left(definitions, end, key=lambda definition: definition.start_byte)]
+
+
+def _inner_cuts(
+    data: bytes, syntax: Syntax, inside: tuple[int, int], guards: Sequence[tuple[int, int]], sizes: Sizes
+) -> list[int]:
+    """Cuts of the outermost node that offers any, found along the largest children; none inside `guards`."""
+    start, end = inside
+    node = syntax.tree.root_node.descendant_for_byte_range(start, end - 1) if syntax.tree else None
+    while node is not None:
+        cuts = {cut for cut in _child_cuts(node, data) if start < cut < end}
+        if free := sorted(cut for cut in cuts if not any(first < cut < last for first, last in guards)):
+            return free
+        children = [child for child in node.children if child.start_byte < end and child.end_byte > start]
+        largest = max(children, key=lambda child: child.end_byte - child.start_byte, default=None)
+        is_worth_it = largest is not None and largest.end_byte - largest.start_byte > sizes.target_chars
+        node = largest if is_worth_it else None
+    return []
 
 
 def bounded(text: Text, ranges: list[tuple[int, int]], sizes: Sizes) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from indexing.chunking.spans import Sizes, Span, Text
 
 KIND = "lines"
 PARAGRAPH_END = re.compile(rb"[ \t]*(?:[*#;]|//+!?|--+)?[ \t]*[\r\n]*")  # blank, or blank but for a comment mark
-_CLOSER_LINE = re.compile(rb"\s*[\])},;]")
+_CLOSER_LINE = re.compile(rb"\s*(?:[\])},;]|</)")
 _NOWHERE = re.compile(rb"(?!)")
 
 

@@ -207,3 +207,32 @@ def test_it_cuts_one_long_line_inside() -> None:
     chunked = chunk_file(source)
     assert uncovered(source.raw, chunked) == b""
     assert all(len(piece) <= 1500 for piece in texts(content, chunked))
+
+
+def test_it_opens_a_body_whose_head_leaves_no_place_to_cut() -> None:
+    """The body alone would fit, body and head together do not."""
+    step = "        emit(value, 'words that make this line long enough to matter');\n"
+    content = f"void f() {{\n  if (a &&\n      {'b' * 300}) {{\n{step * 18}  }}\n}}\n"
+    pieces = texts(content, chunk("a.c", content))
+    assert len(pieces) > 1
+    assert all(piece.startswith("emit") for piece in pieces[1:])
+
+
+def test_it_cuts_between_items_that_begin_behind_a_closer() -> None:
+    item = '    name: "words that fill a line of text, and a few more of them",\n    args: [1, 2, 3],\n'
+    content = "var cases = [{\n" + f"{item}  }}, {{\n" * 20 + f"{item}  }}];\n"
+    pieces = texts(content, chunk("a.js", content))
+    assert len(pieces) > 1
+    assert all(piece.startswith("{") and piece.endswith(("},", "}];")) for piece in pieces[1:])
+
+
+def test_it_cuts_a_chain_at_an_else_on_a_line_of_its_own() -> None:
+    branch = "    work(value, 'words that make this branch long');\n" * 20
+    content = f"void f() {{\n  if (a)\n  {{\n{branch}  }}\n  else\n  {{\n{branch}  }}\n}}\n"
+    assert any(piece.startswith("else") for piece in texts(content, chunk("a.c", content)))
+
+
+def test_it_leaves_closing_tags_with_what_they_close() -> None:
+    row = "<p>Some words that fill a line of text in this page.</p>\n"
+    content = f"<div>\n<div>\n{row * 40}</div>\n</div>\n" * 4
+    assert not any(piece.startswith("</") for piece in texts(content, chunk("a.html", content)))
