@@ -113,10 +113,11 @@ def search(
     first_plan = plan or basic_plan(question, history)
     begun = clock.begin("plan", llm=with_llm and plan is None)
     planner = _Planner(question, history, principal.user_id) if with_llm and plan is None and sources else None
-    ranked = _rank_with(first_plan, sources, scope, limit, _Clock(None) if planner else clock, notices, options)
     if planner is None:
         clock.end("plan", begun, note=first_plan.notice)
+        ranked = _rank_with(first_plan, sources, scope, limit, clock, notices, options)
     else:
+        ranked = _rank_with(first_plan, sources, scope, limit, _Clock(None), notices, options)
         if on_hits is not None:
             on_hits(ranked.hits[:limit])
         final_plan = planner.wait(first_plan)
