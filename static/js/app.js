@@ -297,6 +297,7 @@
     change();
     if (follow && thread()) thread().scrollTop = thread().scrollHeight;
   }
+  const showLastQuestion = () => [...document.querySelectorAll(".message--q")].pop()?.scrollIntoView({ block: "start" });
   const fragment = (html) => {
     const template = document.createElement("template");
     template.innerHTML = html;
@@ -335,6 +336,8 @@
         article.replaceWith(ready);
         htmx.process(ready);
       });
+      // Passages arrive all at once: the reader begins with the best one, not with the last.
+      if (document.querySelector(`#a-${article.dataset.answer}[data-passages]`)) showLastQuestion();
       if (!$("[data-stream]")) delete body.dataset.answering;
       markCurrent();
     }
@@ -486,6 +489,6 @@
     grow();
   }
   start();
-  if (thread() && !location.hash) thread().scrollTop = thread().scrollHeight;
+  if (thread() && !location.hash) showLastQuestion();
   paneReady();
 })();
