@@ -236,7 +236,9 @@ class IndexAdmin(RecordAdmin):
     @admin.display(description="skipped")
     def skipped_files_link(self, index: Index) -> SafeString:
         return format_html(
-            '<a href="../skippedfile/?index__id__exact={}">{}</a>', index.pk, sum(index.skipped.values())
+            '<a href="../skippedfile/?index__id__exact={}">{}</a>',
+            index.skips_of_id or index.pk,
+            sum(index.skipped.values()),
         )
 
     @admin.display(description="warnings")
