@@ -7,6 +7,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from assistant import health, sign_in, views
+from indexing import webhooks
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -30,6 +31,7 @@ urlpatterns = [
     path("complete/", views.complete, name="complete"),
     path("dock/", views.dock, name="dock"),
     path("repositories/", include("indexing.urls")),
+    path("webhooks/<int:repository_id>/", webhooks.receive, name="webhook"),
     path("search/", include("search.urls")),
     path("sign-in/", views.SignIn.as_view(), name="sign_in"),
     path("sign-in/<str:token>/", sign_in.use_link, name="sign_in_link"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -67,6 +68,9 @@ SKIPPED_ROWS = 1_000  # written at a time
 PATH_CHARS = 1_000
 STALE_SHARE = 0.1  # of the files: after that many changes the profile is made anew
 FIRST_SLICE = 100  # descriptions
+# A build that gave way parses its files again: its turn is at least so many times as long as that took.
+TURN_SECONDS, TURN_FACTOR = 300.0, 10
+LOOK_SECONDS = 5.0  # between two looks at the queue
 NAMED_FILES = 5  # in a warning
 
 log = logging.getLogger(__name__)
@@ -132,9 +136,10 @@ def _open_build(repository: Repository, *, rebuild: bool) -> tuple[Index, bool]:
 # Running it.
 
 
-def run_build(index_id: int, *, on_progress: Callable[[str], None] = _ignore) -> bool:
+def run_build(index_id: int, *, gives_way: bool = False, on_progress: Callable[[str], None] = _ignore) -> bool:
     """Build under a lease and write how it ended. False when there was nothing to do for this worker.
 
+    With `gives_way` a long build lets others that wait go first after its turn, and is queued again behind them.
     Whatever goes wrong ends on the row as a sentence; the last good index stays. Only an interrupt is raised again.
     """
     lease = leases.claim(index_id)
@@ -145,7 +150,7 @@ def run_build(index_id: int, *, on_progress: Callable[[str], None] = _ignore) ->
     index.save(update_fields=["status", "started_at"])
     with lease:
         try:
-            build_index(index, on_progress=on_progress, check=lease.check)
+            build_index(index, on_progress=on_progress, check=lease.check, gives_way=gives_way)
             _end(index, lease, Job.State.DONE, Index.Status.READY)
         except EmptyRepository as error:
             _end(index, lease, Job.State.DONE, Index.Status.EMPTY, str(error))
@@ -156,6 +161,10 @@ def run_build(index_id: int, *, on_progress: Callable[[str], None] = _ignore) ->
         except leases.WorkerStopping:
             log.info("this worker ends; index %d goes on in the next one", index.pk)
             lease.hand_back()
+        except leases.GivingWay:
+            log.info("index %d gives way to others", index.pk)
+            lease.hand_back()
+            _queue_again(index)
         except IndexingError as error:
             log.warning("index %d failed: %s", index.pk, error)
             _end(index, lease, Job.State.FAILED, Index.Status.FAILED, str(error))
@@ -176,6 +185,13 @@ def _end(index: Index, lease: leases.Lease, state: Job.State, status: Index.Stat
         index.save(update_fields=["status", "error", "finished_at"])
         if state == Job.State.DONE and Job.objects.filter(index=index, again=True).exists():
             request_build(index.repository)
+
+
+def _queue_again(index: Index) -> None:
+    from indexing.tasks import enqueue
+
+    Index.objects.filter(pk=index.pk).update(status=Index.Status.QUEUED)
+    enqueue(index.pk)
 
 
 def _failure(index: Index, error: Exception) -> str:
@@ -204,12 +220,14 @@ def build_index(
     load_embedder: Callable[[], Embedder] | None = None,
     on_progress: Callable[[str], None] = _ignore,
     check: Callable[[], None] = lambda: None,
+    gives_way: bool = False,
 ) -> None:
     """Fetch, index and publish. `check` is called between files and batches; what it raises ends the build.
 
     Raises IndexingError; anything else is a bug or the machine's (disk full). The row keeps step and file.
     """
     build = _Build(index, load_embedder or embedding.get_embedder, Progress(index, on_progress), check)
+    build.gives_way = gives_way
     try:
         build.run()
     except MissingObject:
@@ -238,6 +256,10 @@ class _Build:
         self.progress = progress
         self.check = check
         self.update: Update | None = None
+        self.gives_way = False
+        self.started = time.monotonic()
+        self.turn_seconds = TURN_SECONDS
+        self.looked_at = self.started
 
     def run(self) -> None:
         self.fetch()
@@ -247,15 +269,26 @@ class _Build:
         collected = self.collect(may_publish_early=not searchable)
         if not searchable:
             self.publish_words()
+        self.turn_seconds = max(TURN_SECONDS, TURN_FACTOR * (time.monotonic() - self.started))
         embedder = self.load_embedder()
         with self.vector_cache(embedder, before) as cache:
-            vectoriser = Vectoriser(embedder, cache, check=self.check, on_progress=self.chunks_done)
+            vectoriser = Vectoriser(embedder, cache, check=self.check_turn, on_progress=self.chunks_done)
             rows = self.vectorise(vectoriser, open_segments(self.directory, collected.segments))
             self.publish_vectors(embedder, cache, rows, collected)
             self.describe(vectoriser)
             cache.discard_partial()
         remove_unnamed(self.directory)
         self.progress.write()
+
+    def check_turn(self) -> None:
+        """Between batches, whose vectors are kept: only there is little lost when the build gives way."""
+        self.check()
+        now = time.monotonic()
+        if not self.gives_way or now < self.started + self.turn_seconds or now < self.looked_at + LOOK_SECONDS:
+            return
+        self.looked_at = now
+        if leases.others_wait(self.index.pk):
+            raise leases.GivingWay
 
     def fetch(self) -> None:
         mirror = self.repository.mirror

@@ -45,6 +45,7 @@ __all__ = [
     "pin",
     "probe",
     "remake_mirror",
+    "remote_commit",
     "resolve",
 ]
 
@@ -89,6 +90,23 @@ def probe(source: Source, ref: str = "") -> str:
         if not _list_refs(remote, names, None):
             raise UnknownRef(f"{source.url} has no branch or tag {ref}. Check the spelling, or leave the ref empty.")
     return default_branch
+
+
+def remote_commit(mirror: Mirror, ref: str) -> str:
+    """The commit that the ref is at now, asked of the source and without fetching.
+
+    "" for what cannot be asked or does not move: a commit id, a ref that is gone, a repository without commits.
+    Raises a GitError whose text says what to do.
+    """
+    if ref.startswith("refs/"):
+        names: tuple[str, ...] = (ref,)
+    elif ref:
+        names = (f"refs/heads/{ref}", f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}")
+    else:
+        names = ("HEAD", f"refs/heads/{mirror.default_branch or _LIKELY_BRANCHES[0]}")
+    lines = _list_refs(Remote.of(mirror.kind, mirror.url), names, None)
+    commits = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
+    return next((commits[name] for name in names if _OBJECT_ID.fullmatch(commits.get(name, ""))), "")
 
 
 def ensure_mirror(mirror: Mirror, *, on_progress: Progress | None = None) -> None:
