@@ -88,7 +88,7 @@ def request_build(repository: Repository, *, user: User | None = None, rebuild: 
 
     `rebuild`: every file is parsed again, and of the published index only vectors with the right checksum are used.
     """
-    index, created = _open_build(repository, rebuild=rebuild)
+    index, created = open_build(repository, rebuild=rebuild)
     if created:
         from indexing.tasks import enqueue
 
@@ -112,7 +112,7 @@ def build_now(repository: Repository, *, rebuild: bool = False, on_progress: Cal
     Returns the finished index; an empty repository is one of status EMPTY. Raises IndexingError when it failed, or
     when another process has the build.
     """
-    index, _ = _open_build(repository, rebuild=rebuild)
+    index, _ = open_build(repository, rebuild=rebuild)
     if not run_build(index.pk, on_progress=on_progress):
         raise IndexingError(f"{repository.name} is being indexed by another process. Wait for it, or stop it first.")
     index.refresh_from_db()
@@ -121,8 +121,8 @@ def build_now(repository: Repository, *, rebuild: bool = False, on_progress: Cal
     return index
 
 
-def _open_build(repository: Repository, *, rebuild: bool) -> tuple[Index, bool]:
-    """Joins the active build: there is at most one per repository, which the database enforces."""
+def open_build(repository: Repository, *, rebuild: bool = False) -> tuple[Index, bool]:
+    """A new build of this process, or the active one, which is joined: the database allows one per repository."""
     with suppress(IntegrityError), transaction.atomic():
         index = Index.objects.create(repository=repository, rebuild=rebuild)
         Job.objects.create(index=index)
@@ -140,17 +140,28 @@ def run_build(index_id: int, *, gives_way: bool = False, on_progress: Callable[[
     """Build under a lease and write how it ended. False when there was nothing to do for this worker.
 
     With `gives_way` a long build lets others that wait go first after its turn, and is queued again behind them.
+    """
+
+    def work(index: Index, check: Callable[[], None]) -> None:
+        build_index(index, on_progress=on_progress, check=check, gives_way=gives_way)
+
+    return run_under_lease(index_id, work)
+
+
+def run_under_lease(index_id: int, work: Callable[[Index, Callable[[], None]], None]) -> bool:
+    """Call work(index, check) if nobody else does. False when there was nothing to do.
+
     Whatever goes wrong ends on the row as a sentence; the last good index stays. Only an interrupt is raised again.
     """
     lease = leases.claim(index_id)
     if lease is None:
         return False
-    index = Index.objects.select_related("repository__mirror").get(pk=index_id)
+    index = Index.objects.select_related("repository__mirror", "repository__current_index").get(pk=index_id)
     index.status, index.started_at = Index.Status.BUILDING, index.started_at or timezone.now()
     index.save(update_fields=["status", "started_at"])
     with lease:
         try:
-            build_index(index, on_progress=on_progress, check=lease.check, gives_way=gives_way)
+            work(index, lease.check)
             _end(index, lease, Job.State.DONE, Index.Status.READY)
         except EmptyRepository as error:
             _end(index, lease, Job.State.DONE, Index.Status.EMPTY, str(error))
@@ -558,7 +569,7 @@ class _Build:
         index = self.index
         if self.update is None or self.update.lists_all:
             self.recorder.write()
-            SkippedFile.objects.filter(index__repository=self.repository).exclude(index=index).delete()
+            remove_skipped_before(index)
         else:
             current = self.repository.current_index
             assert current is not None
@@ -593,6 +604,11 @@ class _SkipRecorder:
             row.index_id = index_id or self._index.pk
         SkippedFile.objects.bulk_create(self._rows, batch_size=SKIPPED_ROWS)
         self._rows = []
+
+
+def remove_skipped_before(index: Index) -> None:
+    """Of the lists of skipped files only that of the published index is ever shown."""
+    SkippedFile.objects.filter(index__repository=index.repository_id, index__lt=index.pk).delete()
 
 
 def remove_skipped(index_id: int, paths: Iterable[str]) -> Counter[str]:

@@ -32,6 +32,7 @@ JITTER = 0.2  # of the interval, to both sides: sources are not all asked at the
 PAUSE_AFTER_FAILURE = timedelta(hours=1)
 
 log = logging.getLogger(__name__)
+_started = timezone.now()  # settings and code are as they were then
 
 
 def refresh_due() -> list[int]:
@@ -86,7 +87,7 @@ def _needs_build(repository: Repository) -> bool:
         return False
     Repository.objects.filter(pk=repository.pk).exclude(check_error="").update(check_error="")
     moved = bool(commit) and latest.commit != commit
-    return moved or (latest.status == Index.Status.READY and _is_outdated(repository))
+    return moved or (latest.status == Index.Status.READY and latest.created_at < _started and _is_outdated(repository))
 
 
 def _is_outdated(repository: Repository) -> bool:

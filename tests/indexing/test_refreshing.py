@@ -148,8 +148,9 @@ def test_it_indexes_an_empty_repository_on_its_first_push(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("name", "value"), [("CHUNK_TARGET_CHARS", 200), ("EMBEDDING_DOCUMENT_PROMPT", "passage: ")])
 def test_it_renews_indexes_that_were_made_otherwise(
-    repository: Repository, settings: Settings, name: str, value: object
+    repository: Repository, settings: Settings, monkeypatch: pytest.MonkeyPatch, name: str, value: object
 ) -> None:
+    monkeypatch.setattr(refreshing, "_started", timezone.now())
     setattr(settings, name, value)
     assert len(refresh_due()) == 1
 
