@@ -29,6 +29,7 @@ ANYWHERE = (Path("/"),)  # whoever has the server's shell may read its disk anyw
 WAITING_AT_ONCE = 3
 ASKED_AT_ONCE = 20  # sources a round
 JITTER = 0.2  # of the interval, to both sides: sources are not all asked at the same moment
+UNANSWERED_FACTOR = 4  # a source that did not answer is asked so much more seldom: each one costs a time-out
 PAUSE_AFTER_FAILURE = timedelta(hours=1)
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,8 @@ def _due() -> Iterator[Repository]:
     ready = Repository.objects.select_related("mirror").filter(indexes__isnull=False).distinct()
     ready = ready.exclude(indexes__in=Index.objects.filter(status__in=ACTIVE)).order_by("checked_at", "pk")
     for repository in ready.exclude(checked_at__gt=now - (1 - JITTER) * interval)[:ASKED_AT_ONCE]:
-        if repository.checked_at is None or repository.checked_at <= now - _share(repository) * interval:
+        patience = _share(repository) * (UNANSWERED_FACTOR if repository.check_error else 1)
+        if repository.checked_at is None or repository.checked_at <= now - patience * interval:
             yield repository
 
 

@@ -60,7 +60,9 @@ def receive(request: HttpRequest, repository_id: int) -> JsonResponse:
     return _update_once(repository, _keys(request, body))
 
 
+@transaction.atomic
 def _update_once(repository: Repository, keys: list[str]) -> JsonResponse:
+    """A delivery is only remembered together with the build it asked for."""
     try:
         with transaction.atomic():
             WebhookDelivery.objects.bulk_create([WebhookDelivery(repository=repository, key=key) for key in keys])

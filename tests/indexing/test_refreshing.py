@@ -136,6 +136,17 @@ def test_it_says_why_a_source_could_not_be_asked(repository: Repository, repo: P
     assert repository.check_error == ""
 
 
+def test_it_asks_a_source_that_did_not_answer_more_seldom(
+    repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(refreshing.git, "remote_commit", lambda mirror, ref: asked.append(mirror.pk) or "")
+    for minutes, times in ((40, 0), (80, 1)):
+        Repository.objects.update(check_error="no", checked_at=timezone.now() - timedelta(minutes=minutes))
+        refresh_due()
+        assert len(asked) == times
+
+
 def test_it_indexes_an_empty_repository_on_its_first_push(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {}, name="empty")
     build_now(make_repository("acme/empty", url=str(repo)))
