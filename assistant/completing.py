@@ -60,7 +60,7 @@ def _folders(key: str, text: str, tokens: Sequence[str], principal: Principal) -
 
 def _paths(index: OpenIndex, prefix: bytes) -> Iterator[bytes]:
     for segment in index.segments:
-        for row in segment.files_under(prefix):
+        for row in segment.live_file_rows(segment.files_under(prefix)):
             yield segment.paths.raw(row)
 
 

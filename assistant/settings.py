@@ -209,6 +209,9 @@ GIT_ALLOWED_HOSTS = _list("GIT_ALLOWED_HOSTS")  # internal hosts that may be clo
 GIT_HTTP_PROXY = _text("GIT_HTTP_PROXY")
 LOCAL_REPOSITORY_ROOTS = [Path(p).resolve() for p in _list("LOCAL_REPOSITORY_ROOTS", str(BASE_DIR))]
 
+# How often each source is asked for new commits; 0: only webhooks and people start updates.
+REFRESH_MINUTES = _number("REFRESH_MINUTES", 15)
+
 # Which files are indexed and how they are cut; sizes in characters unless the name says otherwise.
 MAX_FILE_BYTES = _number("MAX_FILE_BYTES", 1_000_000)
 CHUNK_TARGET_CHARS = _number("CHUNK_TARGET_CHARS", 500)

@@ -68,6 +68,8 @@ def _in_segment(segment: Segment, name: str) -> Iterator[Suggestion]:
     seen: set[bytes] = set()
     for row in np.argsort(-size, kind="stable")[:_CONSIDERED]:
         definition = segment.definition(int(row))
+        if segment.live_chunks is not None and not segment.live_chunks[definition.chunk]:
+            continue
         path = segment.chunk(definition.chunk).path
         if path in seen or _ASIDE.search(path) or not _is_worth_asking(definition):
             continue

@@ -7,6 +7,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from assistant import account, code_views, health, sign_in, views
+from indexing import webhooks
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -35,6 +36,7 @@ urlpatterns = [
     path("complete/", views.complete, name="complete"),
     path("dock/", views.dock, name="dock"),
     path("repositories/", include("indexing.urls")),
+    path("webhooks/<int:repository_id>/", webhooks.receive, name="webhook"),
     path("search/", include("search.urls")),
     path("account/tokens/", account.token_page, name="tokens"),
     path("account/tokens/<int:token_id>/revoke/", account.revoke_token, name="revoke_token"),

@@ -14,6 +14,7 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.db.models import Prefetch, Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
@@ -21,7 +22,7 @@ from django.utils.timesince import timesince
 from indexing.access import Principal
 from indexing.building import request_build
 from indexing.errors import IndexingError
-from indexing.models import Index, Job, LLMCall, Mirror, Repository, SkippedFile
+from indexing.models import Index, Job, LLMCall, Mirror, Repository, SkippedFile, new_webhook_secret
 from indexing.registering import register, remove
 from indexing.sources import Source, check_ref, parse_source
 from indexing.status import status_of
@@ -90,8 +91,8 @@ class RepositoryAdmin(admin.ModelAdmin):
     list_filter = ("golden", "visibility", ("current_index", admin.EmptyFieldListFilter))
     search_fields = ("name", "mirror__url", "description")
     filter_horizontal = ("members",)
-    readonly_fields = ("mirror", "current_index", "checked_at", "created_at")
-    actions = ("reindex", "make_golden", "make_ordinary")
+    readonly_fields = ("mirror", "current_index", "commits_behind", "checked_at", "check_error", "created_at")
+    actions = ("reindex", "make_golden", "make_ordinary", "renew_webhook_secrets")
     list_per_page = 50
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Repository]:
@@ -104,10 +105,20 @@ class RepositoryAdmin(admin.ModelAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Repository | None = None) -> Any:  # Any: nested lists
         settings = ["name", "ref", "visibility", "golden", "golden_note", "description", "owner", "members"]
-        return ["source", *settings] if obj is None else [*settings, *self.readonly_fields]
+        return ["source", *settings] if obj is None else [*settings, *self.get_readonly_fields(request, obj)]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Repository | None = None) -> tuple[str, ...]:
-        return () if obj is None else self.readonly_fields
+        """Whoever may only look at a repository does not see its secret."""
+        if obj is None:
+            return ()
+        return (*self.readonly_fields, *(["webhook"] if self.has_change_permission(request, obj) else []))
+
+    @admin.display(description="webhook")
+    def webhook(self, repository: Repository) -> SafeString:
+        """For GitHub, GitLab and Gitea alike: push events, content type JSON."""
+        return format_html(
+            "{} with the secret <code>{}</code>", reverse("webhook", args=[repository.pk]), repository.webhook_secret
+        )
 
     def save_model(self, request: HttpRequest, obj: Repository, form: Any, change: bool) -> None:  # Any: the form above
         if change:
@@ -150,6 +161,13 @@ class RepositoryAdmin(admin.ModelAdmin):
     @admin.action(description="Make not golden", permissions=["change"])
     def make_ordinary(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
         self.message_user(request, f"{_change(queryset, golden=False)} made not golden.")
+
+    @admin.action(description="Make new webhook secrets", permissions=["change"])
+    def renew_webhook_secrets(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
+        for repository in queryset:
+            repository.webhook_secret = new_webhook_secret()
+            repository.save(update_fields=["webhook_secret"])
+        self.message_user(request, f"{len(queryset)} secrets changed; put them into the hosts' webhook settings.")
 
     @admin.display(description="state")
     def state(self, repository: Repository) -> str:
@@ -236,7 +254,9 @@ class IndexAdmin(RecordAdmin):
     @admin.display(description="skipped")
     def skipped_files_link(self, index: Index) -> SafeString:
         return format_html(
-            '<a href="../skippedfile/?index__id__exact={}">{}</a>', index.pk, sum(index.skipped.values())
+            '<a href="../skippedfile/?index__id__exact={}">{}</a>',
+            index.skips_of_id or index.pk,
+            sum(index.skipped.values()),
         )
 
     @admin.display(description="warnings")

@@ -10,24 +10,27 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from indexing import embedding, git, leases
 from indexing.collecting import Collected, collect, display
+from indexing.compacting import compact
 from indexing.describing import DescribeBudget
-from indexing.description_parts import describe_segments, write_descriptions
+from indexing.description_parts import describe_segments, with_descriptions
 from indexing.embedding import Embedder
-from indexing.errors import BuildCancelled, EmptyRepository, IndexingError, LeaseLost, MissingObject
+from indexing.errors import BuildCancelled, DamagedIndex, EmptyRepository, IndexingError, LeaseLost, MissingObject
 from indexing.index_format import Coverage, Manifest, OpenIndex, ProfileInfo, Segment
 from indexing.index_writing import (
     PartWriter,
@@ -38,10 +41,22 @@ from indexing.index_writing import (
     with_parts,
 )
 from indexing.models import Index, Job, Repository, SkippedFile
-from indexing.profiling import SAMPLE_ROWS, centroids
+from indexing.profiling import centroids, sample_of_descriptions, telling_terms
 from indexing.progress import Progress
 from indexing.quantizing import sign_bits
-from indexing.vector_cache import HASH_BYTES, PARTIAL, VectorCache, reusable_index
+from indexing.updating import (
+    Update,
+    chunking_fingerprint,
+    gone_descriptions,
+    gone_languages,
+    inherited,
+    kept_segments,
+    offer_gone_vectors,
+    plan_update,
+    published_base,
+    updated_readme,
+)
+from indexing.vector_cache import PARTIAL, VectorCache, reusable_index
 from indexing.vectorising import SegmentRows, Vectoriser, open_segments, write_vectors
 from indexing.walking import SkippedEntry, SourceFile, walk
 
@@ -50,6 +65,12 @@ if TYPE_CHECKING:
 
 ACTIVE = (Index.Status.QUEUED, Index.Status.BUILDING)
 SKIPPED_ROWS = 1_000  # written at a time
+PATH_CHARS = 1_000
+STALE_SHARE = 0.1  # of the files: after that many changes the profile is made anew
+FIRST_SLICE = 100  # descriptions
+# A build that gave way parses its files again: its turn is at least so many times as long as that took.
+TURN_SECONDS, TURN_FACTOR = 300.0, 10
+LOOK_SECONDS = 5.0  # between two looks at the queue
 NAMED_FILES = 5  # in a warning
 
 log = logging.getLogger(__name__)
@@ -62,9 +83,12 @@ def _ignore(_line: str) -> None:
 # Asking for a build.
 
 
-def request_build(repository: Repository, *, user: User | None = None) -> Index:
-    """The repository's active build, or a new one that a worker starts once this transaction is committed."""
-    index, created = _open_build(repository)
+def request_build(repository: Repository, *, user: User | None = None, rebuild: bool = False) -> Index:
+    """The repository's active build, or a new one that a worker starts once this transaction is committed.
+
+    `rebuild`: every file is parsed again, and of the published index only vectors with the right checksum are used.
+    """
+    index, created = open_build(repository, rebuild=rebuild)
     if created:
         from indexing.tasks import enqueue
 
@@ -73,13 +97,22 @@ def request_build(repository: Repository, *, user: User | None = None) -> Index:
     return index
 
 
-def build_now(repository: Repository, *, on_progress: Callable[[str], None] = _ignore) -> Index:
+def request_update(repository: Repository) -> Index:
+    """Because the source has newer commits: a build that fetched before it heard of them is followed by another."""
+    while True:
+        index = request_build(repository)
+        waits = Job.objects.filter(index=index, state=Job.State.QUEUED).exists()
+        if waits or Job.objects.filter(index=index, state=Job.State.RUNNING).update(again=True):
+            return index
+
+
+def build_now(repository: Repository, *, rebuild: bool = False, on_progress: Callable[[str], None] = _ignore) -> Index:
     """Build in this process, for commands. `on_progress` gets a line about once a second.
 
     Returns the finished index; an empty repository is one of status EMPTY. Raises IndexingError when it failed, or
     when another process has the build.
     """
-    index, _ = _open_build(repository)
+    index, _ = open_build(repository, rebuild=rebuild)
     if not run_build(index.pk, on_progress=on_progress):
         raise IndexingError(f"{repository.name} is being indexed by another process. Wait for it, or stop it first.")
     index.refresh_from_db()
@@ -88,32 +121,47 @@ def build_now(repository: Repository, *, on_progress: Callable[[str], None] = _i
     return index
 
 
-def _open_build(repository: Repository) -> tuple[Index, bool]:
-    """Joins the active build: there is at most one per repository, which the database enforces."""
+def open_build(repository: Repository, *, rebuild: bool = False) -> tuple[Index, bool]:
+    """A new build of this process, or the active one, which is joined: the database allows one per repository."""
     with suppress(IntegrityError), transaction.atomic():
-        index = Index.objects.create(repository=repository)
+        index = Index.objects.create(repository=repository, rebuild=rebuild)
         Job.objects.create(index=index)
         return index, True
-    return Index.objects.get(repository=repository, status__in=ACTIVE), False
+    index = Index.objects.get(repository=repository, status__in=ACTIVE)
+    if rebuild:
+        Index.objects.filter(pk=index.pk, status=Index.Status.QUEUED).update(rebuild=True)
+    return index, False
 
 
 # Running it.
 
 
-def run_build(index_id: int, *, on_progress: Callable[[str], None] = _ignore) -> bool:
+def run_build(index_id: int, *, gives_way: bool = False, on_progress: Callable[[str], None] = _ignore) -> bool:
     """Build under a lease and write how it ended. False when there was nothing to do for this worker.
+
+    With `gives_way` a long build lets others that wait go first after its turn, and is queued again behind them.
+    """
+
+    def work(index: Index, check: Callable[[], None]) -> None:
+        build_index(index, on_progress=on_progress, check=check, gives_way=gives_way)
+
+    return run_under_lease(index_id, work)
+
+
+def run_under_lease(index_id: int, work: Callable[[Index, Callable[[], None]], None]) -> bool:
+    """Call work(index, check) if nobody else does. False when there was nothing to do.
 
     Whatever goes wrong ends on the row as a sentence; the last good index stays. Only an interrupt is raised again.
     """
     lease = leases.claim(index_id)
     if lease is None:
         return False
-    index = Index.objects.select_related("repository__mirror").get(pk=index_id)
+    index = Index.objects.select_related("repository__mirror", "repository__current_index").get(pk=index_id)
     index.status, index.started_at = Index.Status.BUILDING, index.started_at or timezone.now()
     index.save(update_fields=["status", "started_at"])
     with lease:
         try:
-            build_index(index, on_progress=on_progress, check=lease.check)
+            work(index, lease.check)
             _end(index, lease, Job.State.DONE, Index.Status.READY)
         except EmptyRepository as error:
             _end(index, lease, Job.State.DONE, Index.Status.EMPTY, str(error))
@@ -124,6 +172,10 @@ def run_build(index_id: int, *, on_progress: Callable[[str], None] = _ignore) ->
         except leases.WorkerStopping:
             log.info("this worker ends; index %d goes on in the next one", index.pk)
             lease.hand_back()
+        except leases.GivingWay:
+            log.info("index %d gives way to others", index.pk)
+            lease.hand_back()
+            _queue_again(index)
         except IndexingError as error:
             log.warning("index %d failed: %s", index.pk, error)
             _end(index, lease, Job.State.FAILED, Index.Status.FAILED, str(error))
@@ -138,9 +190,19 @@ def run_build(index_id: int, *, on_progress: Callable[[str], None] = _ignore) ->
 
 def _end(index: Index, lease: leases.Lease, state: Job.State, status: Index.Status, error: str = "") -> None:
     with transaction.atomic():
-        if lease.end(state):
-            index.status, index.error, index.finished_at = status, error, timezone.now()
-            index.save(update_fields=["status", "error", "finished_at"])
+        if not lease.end(state):
+            return
+        index.status, index.error, index.finished_at = status, error, timezone.now()
+        index.save(update_fields=["status", "error", "finished_at"])
+        if state == Job.State.DONE and Job.objects.filter(index=index, again=True).exists():
+            request_build(index.repository)
+
+
+def _queue_again(index: Index) -> None:
+    from indexing.tasks import enqueue
+
+    Index.objects.filter(pk=index.pk).update(status=Index.Status.QUEUED)
+    enqueue(index.pk)
 
 
 def _failure(index: Index, error: Exception) -> str:
@@ -169,22 +231,30 @@ def build_index(
     load_embedder: Callable[[], Embedder] | None = None,
     on_progress: Callable[[str], None] = _ignore,
     check: Callable[[], None] = lambda: None,
+    gives_way: bool = False,
 ) -> None:
     """Fetch, index and publish. `check` is called between files and batches; what it raises ends the build.
 
     Raises IndexingError; anything else is a bug or the machine's (disk full). The row keeps step and file.
     """
     build = _Build(index, load_embedder or embedding.get_embedder, Progress(index, on_progress), check)
+    build.gives_way = gives_way
     try:
         build.run()
     except MissingObject:
         log.warning("the mirror of index %d lacks an object; it is cloned again", index.pk)
         git.remake_mirror(index.repository.mirror, on_progress=lambda _line: check())
         build.run()
+    except DamagedIndex:
+        if build.update is None:
+            raise
+        log.warning("the published index of repository %d is damaged; it is made anew", index.repository_id)
+        index.rebuild = True
+        build.run()
 
 
 class _Build:
-    """One attempt: `run` reads like the pipeline."""
+    """One attempt: `run` reads like the pipeline. `update` is None when every file is parsed."""
 
     def __init__(
         self, index: Index, load_embedder: Callable[[], Embedder], progress: Progress, check: Callable[[], None]
@@ -192,28 +262,44 @@ class _Build:
         self.index = index
         self.repository = index.repository
         self.directory = index.repository.index_path
+        self.mirror_path = index.repository.mirror.path
         self.load_embedder = load_embedder
         self.progress = progress
         self.check = check
+        self.update: Update | None = None
+        self.gives_way = False
+        self.started = time.monotonic()
+        self.turn_seconds = TURN_SECONDS
+        self.looked_at = self.started
 
     def run(self) -> None:
         self.fetch()
         before = self.prepare()
-        collected = self.collect(may_publish_early=before is None)
-        if before is None or not before.coverage.vectors:
+        self.update = None if self.index.rebuild else self.find_update(before)
+        searchable = before is not None and bool(before.coverage.vectors)
+        collected = self.collect(may_publish_early=not searchable)
+        if not searchable:
             self.publish_words()
+        self.turn_seconds = max(TURN_SECONDS, TURN_FACTOR * (time.monotonic() - self.started))
         embedder = self.load_embedder()
-        published = reusable_index(OpenIndex(self.directory, before)) if before else None
-        with VectorCache(self.directory, embedder.info, published=published) as cache:
-            vectoriser = Vectoriser(embedder, cache, check=self.check, on_progress=self.chunks_done)
-            segments = open_segments(self.directory, collected.segments)
-            rows = self.vectorise(vectoriser, segments)
+        with self.vector_cache(embedder, before) as cache:
+            vectoriser = Vectoriser(embedder, cache, check=self.check_turn, on_progress=self.chunks_done)
+            rows = self.vectorise(vectoriser, open_segments(self.directory, collected.segments))
             self.publish_vectors(embedder, cache, rows, collected)
-            if settings.DESCRIBE_CHUNKS and settings.LLM_MODEL:
-                self.describe(vectoriser, cache, rows)
+            self.describe(vectoriser)
             cache.discard_partial()
         remove_unnamed(self.directory)
         self.progress.write()
+
+    def check_turn(self) -> None:
+        """Between batches, whose vectors are kept: only there is little lost when the build gives way."""
+        self.check()
+        now = time.monotonic()
+        if not self.gives_way or now < self.started + self.turn_seconds or now < self.looked_at + LOOK_SECONDS:
+            return
+        self.looked_at = now
+        if leases.others_wait(self.index.pk):
+            raise leases.GivingWay
 
     def fetch(self) -> None:
         mirror = self.repository.mirror
@@ -221,7 +307,17 @@ class _Build:
         git.ensure_mirror(mirror, on_progress=lambda _line: self.check())
         self.index.commit = git.resolve(mirror.path, self.repository.ref, mirror.default_branch)
         git.pin(mirror.path, self.index.commit)
-        Repository.objects.filter(pk=self.repository.pk).update(checked_at=timezone.now())
+        Repository.objects.filter(pk=self.repository.pk).update(
+            checked_at=timezone.now(), check_error="", commits_behind=self._commits_behind()
+        )
+
+    def _commits_behind(self) -> int:
+        current = self.repository.current_index
+        if current is None or current.commit == self.index.commit:
+            return 0
+        with suppress(MissingObject):  # after a force-push the old commit may be gone
+            return git.commits_between(self.mirror_path, current.commit, self.index.commit)
+        return 1
 
     def prepare(self) -> Manifest | None:
         """Clears what earlier attempts left; returns the published manifest when it can be used."""
@@ -236,27 +332,43 @@ class _Build:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             model=None,
             segments=(),
+            chunking=chunking_fingerprint(),
         )
         return before
+
+    def find_update(self, before: Manifest | None) -> Update | None:
+        """How the published index becomes one of this commit, or None when it cannot.
+
+        The list of skipped files in the database has to be that of the published index: a kill between publishing
+        the one and the other leaves them apart.
+        """
+        current = self.repository.current_index
+        if before is None or current is None or current.pk != before.index_id:
+            return None
+        base = published_base(self.directory, before, self.load_embedder().info)
+        if base is None:
+            return None
+        skipped = sum(current.skipped.values())
+        return plan_update(base, self.mirror_path, self.index.commit, skipped=skipped)
 
     def collect(self, *, may_publish_early: bool) -> Collected:
         """Segments that can be searched by words. A first build publishes each one as it is finished."""
         index = self.index
         index.warnings, index.skipped = [], {}
-        index.files_done = index.files_known = index.chunks_done = index.chunks_known = 0
-        index.chunks_per_second = 0
+        index.files_done = index.chunks_done = index.chunks_per_second = 0
+        index.chunks_known = kept = self._kept_chunks()
         SkippedFile.objects.filter(index=index).delete()
         self.progress.start(Index.Step.WALK)
-        index.files_known = sum(1 for _ in git.list_tree(self.repository.mirror.path, index.commit))
+        index.files_known = self._files_to_read()
         self.progress.start(Index.Step.CHUNK)
-        recorder = _SkipRecorder(index)
+        self.recorder = _SkipRecorder(index, keep=self.update is not None)
 
         def on_entry(entry: SourceFile | SkippedEntry, collected: Collected) -> None:
             self.check()
             if isinstance(entry, SkippedEntry):
-                recorder.add(entry)
+                self.recorder.add(entry)
             index.files_done += 1
-            index.chunks_known = collected.chunks
+            index.chunks_known = kept + collected.chunks
             self.progress.at(display(entry.path))
 
         collected = Collected()
@@ -267,16 +379,28 @@ class _Build:
             )
             if may_publish_early and done < 1.0:
                 self.publish_words()
-        recorder.flush()
-        if collected.failed and not collected.files:
+        self.recorder.flush()
+        if collected.failed and not collected.files and not kept:
             raise IndexingError(f"None of the files could be read, among them {_names(collected.failed)}. See the log.")
         index.skipped = dict(collected.skipped)
         self.manifest = replace(self.manifest, coverage=Coverage(lexical=1.0), profile=_profile(collected))
         self._warn_about(collected)
         return collected
 
+    def _kept_chunks(self) -> int:
+        """Chunks of files that did not change."""
+        return 0 if self.update is None else self.update.base.chunk_count - sum(gone_languages(self.update).values())
+
+    def _files_to_read(self) -> int:
+        if self.update is not None:
+            return len(self.update.entries)
+        return sum(1 for _ in git.list_tree(self.mirror_path, self.index.commit))
+
     def entries(self) -> Iterator[SourceFile | SkippedEntry]:
-        return walk(self.repository.mirror.path, self.index.commit, max_file_bytes=settings.MAX_FILE_BYTES)
+        if self.update is not None and not self.update.entries:
+            return iter(())
+        only = None if self.update is None else self.update.entries
+        return walk(self.mirror_path, self.index.commit, max_file_bytes=settings.MAX_FILE_BYTES, only=only)
 
     def _warn_about(self, collected: Collected) -> None:
         for reason, files in collected.fallbacks.most_common():
@@ -290,11 +414,20 @@ class _Build:
         self.index.lexical_at = self.index.lexical_at or timezone.now()
         self._make_current()
 
+    def vector_cache(self, embedder: Embedder, before: Manifest | None) -> VectorCache:
+        """What need not be embedded: an update looks into the rows it replaces, a whole build into the whole index."""
+        if self.update is None:
+            published = reusable_index(OpenIndex(self.directory, before)) if before else None
+            return VectorCache(self.directory, embedder.info, published=published)
+        cache = VectorCache(self.directory, embedder.info, published=None)
+        offer_gone_vectors(self.update, cache)
+        return cache
+
     def vectorise(self, vectoriser: Vectoriser, segments: list[Segment]) -> list[SegmentRows]:
-        self.index.chunks_done = 0
+        self.index.chunks_done = self._kept_chunks()
         self.progress.start(Index.Step.EMBED)
         too_long = vectoriser.embedder.too_long
-        rows = vectoriser.vectorise(self.entries(), segments)
+        rows = vectoriser.vectorise(self.mirror_path, segments)
         if vectoriser.left_out:
             self.progress.warn(f"Found by words only, not by meaning: {_names(vectoriser.left_out)}.")
         if cut := vectoriser.embedder.too_long - too_long:
@@ -311,83 +444,110 @@ class _Build:
         self, embedder: Embedder, cache: VectorCache, rows: list[SegmentRows], collected: Collected
     ) -> None:
         self.progress.start(Index.Step.PUBLISH)
-        suffix = f".{self.manifest.generation + 1}"
+        suffix = f".{new_folder_id(self.index.pk)}"  # unlike that of an attempt that was killed at this point
+        segments = kept_segments(self.directory, self.update, suffix=suffix) if self.update else []
         for segment in rows:
             parts = write_vectors(segment, directory=self.directory, cache=cache, suffix=suffix)
-            segment.info = with_parts(segment.info, parts)
-        with_vectors = sum(sum(1 for count in segment.lists["code"].counts if count) for segment in rows)
-        self.manifest = replace(
-            self.manifest,
-            model=embedder.info,
-            segments=tuple(segment.info for segment in rows),
-            coverage=replace(
-                self.manifest.coverage,
-                vectors=round(with_vectors / collected.chunks, 4) if collected.chunks else 1.0,
-            ),
-            profile=self._profile_with_centroids(cache, rows),
-        )
+            embedded = sum(1 for count in segment.lists["code"].counts if count)
+            segments.append(replace(with_parts(segment.info, parts), embedded=embedded))
+        if self.update is not None:
+            segments = compact(self.directory, segments, segment_id=new_folder_id(self.index.pk))
+        self.manifest = replace(self.manifest, model=embedder.info, segments=tuple(segments))
+        self.manifest = replace(self.manifest, coverage=self._coverage())
+        self.manifest = replace(self.manifest, profile=self._whole_profile(collected))
         self._publish()
         self.index.lexical_at = self.index.lexical_at or timezone.now()
         self.index.vectors_at = timezone.now()
-        self.index.chunks_done = self.index.chunks_known
+        self.index.chunks_done = self.index.chunks_known = self.manifest.chunks
         self._make_current()
 
-    def _profile_with_centroids(self, cache: VectorCache, rows: list[SegmentRows]) -> ProfileInfo:
-        hashes = b"".join(bytes(segment.lists["descriptions"].hashes) for segment in rows)
-        step = -(-len(hashes) // HASH_BYTES // SAMPLE_ROWS) or 1
-        sample = b"".join(hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES * step))
-        blocks = [*cache.blocks(sample), np.zeros((0, cache.dimensions), dtype=np.float16)]
-        floats, weights = centroids(np.concatenate(blocks))
+    def _coverage(self) -> Coverage:
+        chunks, segments = self.manifest.chunks, self.manifest.segments
+        return Coverage(
+            lexical=1.0,
+            vectors=round(sum(segment.embedded for segment in segments) / chunks, 4) if chunks else 1.0,
+            descriptions=round(sum(segment.described for segment in segments) / chunks, 4) if chunks else 0.0,
+        )
+
+    def _whole_profile(self, collected: Collected) -> ProfileInfo:
+        """After an update terms and centroids stay until enough has changed to move them."""
+        readers = open_segments(self.directory, self.manifest.segments)
+        if self.update is None:
+            return self._with_centroids(self.manifest.profile, readers)
+        old = self.update.base.manifest.profile
+        languages = Counter(old.languages)
+        languages.subtract(gone_languages(self.update))
+        languages.update(collected.languages)
+        profile = replace(
+            old,
+            languages=dict(+languages),
+            readme=updated_readme(self.update, collected.readme, self.mirror_path),
+            changed_files=old.changed_files + self.update.changes,
+        )
+        if profile.changed_files <= STALE_SHARE * self.manifest.files:
+            return profile
+        return self._with_centroids(replace(profile, terms=telling_terms(readers), changed_files=0), readers)
+
+    def _with_centroids(self, profile: ProfileInfo, readers: list[Segment]) -> ProfileInfo:
+        assert self.manifest.model is not None
+        floats, weights = centroids(sample_of_descriptions(readers, self.manifest.model.dimensions))
         parts = PartWriter(self.directory, folder=new_folder_id(self.index.pk))
         parts.add("centroids.floats", floats)
         parts.add("centroids.bits", sign_bits(floats))
         parts.add("centroids.weights", weights)
         parts.sync()
-        return replace(self.manifest.profile, id=parts.path.name, parts=parts.parts)
+        return replace(profile, id=parts.path.name, parts=parts.parts)
 
-    def describe(self, vectoriser: Vectoriser, cache: VectorCache, rows: list[SegmentRows]) -> None:
+    def describe(self, vectoriser: Vectoriser) -> None:
         """The index is complete without this; a model that fails leaves a warning, not a failed build."""
-        index = self.index
-        index.descriptions_done, index.descriptions_known = 0, min(index.chunks_known, settings.DESCRIBE_MAX_CHUNKS)
+        segments = open_segments(self.directory, self.manifest.segments)
+        if self.update is not None and (known := gone_descriptions(self.update)):
+            self._publish_descriptions(vectoriser, inherited(segments, known))
+            segments = open_segments(self.directory, self.manifest.segments)
+        if not (settings.DESCRIBE_CHUNKS and settings.LLM_MODEL):
+            return
+        if self.update is not None and self.update.base.manifest.all_described:
+            old = {segment.info.id for segment in self.update.base.segments}
+            segments = [segment for segment in segments if segment.info.id not in old]
+        self._describe(vectoriser, segments)
+
+    def _describe(self, vectoriser: Vectoriser, segments: list[Segment]) -> None:
+        """Published in slices, each half as large as all before it, so that writing them costs little."""
+        index, budget = self.index, DescribeBudget.from_settings()
+        index.descriptions_done = sum(segment.described for segment in self.manifest.segments)
+        index.descriptions_known = min(index.chunks_known, index.descriptions_done + settings.DESCRIBE_MAX_CHUNKS)
         self.progress.start(Index.Step.DESCRIBE)
-
-        def on_described(count: int) -> None:
+        waiting: dict[str, dict[int, str]] = {}
+        unpublished = 0
+        found = describe_segments(self.mirror_path, segments, repository_id=self.repository.pk, budget=budget)
+        for number, row, text in found:
             self.check()
-            index.descriptions_done = count
+            waiting.setdefault(segments[number].info.id, {})[row] = text
+            unpublished += 1
+            index.descriptions_done += 1
             self.progress.at("")
-
-        segments = open_segments(self.directory, (segment.info for segment in rows))
-        budget = DescribeBudget.from_settings()
-        described = describe_segments(
-            self.entries(), segments, repository_id=self.repository.pk, budget=budget, on_described=on_described
-        )
+            if unpublished >= max(FIRST_SLICE, (index.descriptions_done - unpublished) // 2):
+                self._publish_descriptions(vectoriser, waiting)
+                self.progress.start(Index.Step.DESCRIBE)
+                waiting, unpublished = {}, 0
         if budget.warning:
             self.progress.warn(budget.warning)
         index.descriptions_known = index.descriptions_done
-        if any(described):
-            self._publish_descriptions(vectoriser, cache, rows, segments, described)
+        self.manifest = replace(self.manifest, all_described=not budget.warning)
+        self._publish_descriptions(vectoriser, waiting)
 
-    def _publish_descriptions(
-        self,
-        vectoriser: Vectoriser,
-        cache: VectorCache,
-        rows: list[SegmentRows],
-        segments: list[Segment],
-        described: list[dict[int, str]],
-    ) -> None:
+    def _publish_descriptions(self, vectoriser: Vectoriser, texts: Mapping[str, Mapping[int, str]]) -> None:
+        """texts: segment id -> chunk row -> sentences."""
         self.progress.start(Index.Step.PUBLISH)
-        suffix = f".{self.manifest.generation + 1}"
-        for segment, reader, texts in zip(rows, segments, described, strict=True):
-            parts = write_descriptions(
-                segment, reader, texts, directory=self.directory, vectoriser=vectoriser, cache=cache, suffix=suffix
-            )
-            segment.info = with_parts(segment.info, parts)
-        share = sum(map(len, described)) / max(self.index.chunks_known, 1)
-        self.manifest = replace(
-            self.manifest,
-            segments=tuple(segment.info for segment in rows),
-            coverage=replace(self.manifest.coverage, descriptions=round(share, 4)),
-        )
+        suffix = f".{new_folder_id(self.index.pk)}"
+        segments = []
+        for reader in open_segments(self.directory, self.manifest.segments):
+            info = reader.info
+            if found := texts.get(info.id):
+                info = with_descriptions(reader, found, directory=self.directory, vectoriser=vectoriser, suffix=suffix)
+            segments.append(info)
+        self.manifest = replace(self.manifest, segments=tuple(segments))
+        self.manifest = replace(self.manifest, coverage=self._coverage())
         self._publish()
 
     def _publish(self) -> None:
@@ -399,24 +559,67 @@ class _Build:
 
     def _make_current(self) -> None:
         with transaction.atomic():
+            if self.manifest.model is not None:
+                self._finish_skip_list()
             self.progress.write()
-            Repository.objects.filter(pk=self.repository.pk).update(current_index=self.index)
+            Repository.objects.filter(pk=self.repository.pk).update(current_index=self.index, commits_behind=0)
+
+    def _finish_skip_list(self) -> None:
+        """An update changes the list of the build before it; a whole build has its own, and drops older ones."""
+        index = self.index
+        if self.update is None or self.update.lists_all:
+            self.recorder.write()
+            remove_skipped_before(index)
+        else:
+            current = self.repository.current_index
+            assert current is not None
+            index.skips_of_id = current.skips_of_id or current.pk
+            index.save(update_fields=["skips_of"])
+            over = remove_skipped(index.skips_of_id, map(display, self.update.paths))
+            index.skipped = dict(Counter(current.skipped) - over + Counter(index.skipped))
+            self.recorder.write(index.skips_of_id)
+        index.files_done = index.files_known = self.manifest.files + sum(index.skipped.values())
 
 
 class _SkipRecorder:
-    def __init__(self, index: Index) -> None:
+    """Rows of skipped files: of a whole build as they are met, of an update (`keep`) when it is published."""
+
+    def __init__(self, index: Index, *, keep: bool) -> None:
         self._index = index
+        self._keep = keep
         self._rows: list[SkippedFile] = []
 
     def add(self, entry: SkippedEntry) -> None:
-        path, detail = display(entry.path)[:1000], entry.detail[:300]
+        path, detail = display(entry.path)[:PATH_CHARS], entry.detail[:300]
         self._rows.append(SkippedFile(index=self._index, path=path, reason=entry.reason.value, detail=detail))
         if len(self._rows) >= SKIPPED_ROWS:
             self.flush()
 
     def flush(self) -> None:
-        SkippedFile.objects.bulk_create(self._rows)
+        if not self._keep:
+            self.write()
+
+    def write(self, index_id: int | None = None) -> None:
+        for row in self._rows:
+            row.index_id = index_id or self._index.pk
+        SkippedFile.objects.bulk_create(self._rows, batch_size=SKIPPED_ROWS)
         self._rows = []
+
+
+def remove_skipped_before(index: Index) -> None:
+    """Of the lists of skipped files only that of the published index is ever shown."""
+    SkippedFile.objects.filter(index__repository=index.repository_id, index__lt=index.pk).delete()
+
+
+def remove_skipped(index_id: int, paths: Iterable[str]) -> Counter[str]:
+    """Drops these paths from a list of skipped files; returns how many of each reason they were."""
+    found: Counter[str] = Counter()
+    remaining = iter(paths)
+    while batch := [path[:PATH_CHARS] for path in islice(remaining, 500)]:
+        rows = SkippedFile.objects.filter(index=index_id, path__in=batch)
+        found.update(rows.order_by().values_list("reason", flat=True))
+        rows.delete()
+    return found
 
 
 def _profile(collected: Collected) -> ProfileInfo:

@@ -21,7 +21,7 @@ from indexing.masking import mask_secrets
 from indexing.offsets import LineIndex
 from indexing.profiling import TermCounter, path_flags, readme_span
 from indexing.tokenizing import stems, terms
-from indexing.walking import SkippedEntry, SourceFile, decode
+from indexing.walking import SkippedEntry, SkipReason, SourceFile, decode
 
 FIRST_SEGMENT_CHUNKS = 5_000  # two or three seconds of parsing
 LARGEST_SEGMENT_CHUNKS = 320_000  # about 250 MB of postings while it is written
@@ -60,7 +60,9 @@ def collect(
             collected.skipped[entry.reason.value] += 1
         else:
             writer = writer or SegmentWriter(directory, segment_id=new_folder_id(index_id))
-            _add_file(writer, entry, collected)
+            if not _add_file(writer, entry, collected):
+                entry = SkippedEntry(entry.path, SkipReason.FAILED, "the log says why")  # noqa: PLW2901
+                collected.skipped[entry.reason.value] += 1
         on_entry(entry, collected)
         if writer is not None and writer.chunks >= _segment_limit(len(collected.segments)):
             collected.segments.append(writer.finish())
@@ -75,14 +77,15 @@ def _segment_limit(position: int) -> int:
     return min(LARGEST_SEGMENT_CHUNKS, FIRST_SEGMENT_CHUNKS * int(SEGMENT_GROWTH**position))
 
 
-def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected) -> None:
+def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected) -> bool:
+    """False when the file failed."""
     try:
         chunked = chunk_file(source)
         prepared = _prepare(source, chunked)
     except Exception as error:  # noqa: BLE001 (whatever one file does to a parser, the others are indexed)
         log.warning("file %s of blob %s was left out: %s", display(source.path), source.blob_id, type(error).__name__)
         collected.failed.append(source.path)
-        return
+        return False
     writer.add_file(prepared.file, chunked, prepared.content_hashes)
     for name, rows in prepared.term_rows.items():
         for row in rows:
@@ -95,6 +98,7 @@ def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected) -
         collected.fallbacks[chunked.parsed.fallback] += 1
     if collected.readme is None:
         collected.readme = readme_span(source.path, source.blob_id, source.encoding, source.raw)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("TQDM_DISABLE", "1")  # progress bars of the libraries do not belong into logs
 
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"  # its weights are in a dependency
 DEFAULT_WINDOW_TOKENS = 512  # of a model that does not state its own
 CACHED_QUERIES = 1024
 WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")
@@ -140,6 +141,16 @@ def _token_counter(tokenizer: Any) -> Callable[[str], int]:  # Any: a transforme
     return lambda text: len(copy.encode(text))
 
 
+def configured_model(model: ModelInfo) -> bool:
+    """Whether the settings still name this model, as far as that shows without loading one."""
+    named = (settings.EMBEDDING_QUERY_PROMPT, settings.EMBEDDING_DOCUMENT_PROMPT)
+    return (
+        model.id == (settings.EMBEDDING_MODEL or DEFAULT_MODEL)
+        and (model.query_prompt, model.document_prompt) == named
+        and settings.EMBEDDING_DIMENSIONS in (0, model.dimensions)
+    )
+
+
 _loaded: dict[tuple[object, ...], Embedder] = {}
 _loading = threading.Lock()
 
@@ -166,7 +177,7 @@ def forget_embedders() -> None:
 
 
 def _load() -> Embedder:
-    model_id = settings.EMBEDDING_MODEL or "sentence-transformers/all-MiniLM-L6-v2"
+    model_id = settings.EMBEDDING_MODEL or DEFAULT_MODEL
     folder = _weights_folder(settings.EMBEDDING_MODEL)
     revision = _revision(folder, model_id)
     import torch

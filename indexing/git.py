@@ -32,9 +32,11 @@ __all__ = [
     "BlobReader",
     "FolderEntry",
     "Source",
+    "TreeChange",
     "TreeEntry",
     "blob_at",
     "blobs_at",
+    "changed_files",
     "check_ref",
     "commits_between",
     "diff_blobs",
@@ -47,6 +49,7 @@ __all__ = [
     "pin",
     "probe",
     "remake_mirror",
+    "remote_commit",
     "resolve",
 ]
 
@@ -54,6 +57,7 @@ _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _ABBREVIATED_COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
 _LIKELY_BRANCHES = ("main", "master", "trunk", "develop")
 _READ_BYTES = 1024 * 1024
+_SUBMODULE_MODE = 0o160000
 # Ids are written ahead of reading. 256 of them fit any pipe, so neither side can wait for the other.
 _IDS_IN_FLIGHT = 256
 
@@ -77,6 +81,14 @@ class FolderEntry:
     file: bool
 
 
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """A path that differs between two commits, in content or mode; `entry` is None when the newer one lacks it."""
+
+    path: bytes
+    entry: TreeEntry | None
+
+
 def probe(source: Source, ref: str = "") -> str:
     """Ask the source for its default branch ("" while it has no commit) and whether `ref` exists.
 
@@ -91,6 +103,23 @@ def probe(source: Source, ref: str = "") -> str:
         if not _list_refs(remote, names, None):
             raise UnknownRef(f"{source.url} has no branch or tag {ref}. Check the spelling, or leave the ref empty.")
     return default_branch
+
+
+def remote_commit(mirror: Mirror, ref: str) -> str:
+    """The commit that the ref is at now, asked of the source and without fetching.
+
+    "" for what cannot be asked or does not move: a commit id, a ref that is gone, a repository without commits.
+    Raises a GitError whose text says what to do.
+    """
+    if ref.startswith("refs/"):
+        names: tuple[str, ...] = (ref,)
+    elif ref:
+        names = (f"refs/heads/{ref}", f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}")
+    else:
+        names = ("HEAD", f"refs/heads/{mirror.default_branch or _LIKELY_BRANCHES[0]}")
+    lines = _list_refs(Remote.of(mirror.kind, mirror.url), names, None)
+    commits = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
+    return next((commits[name] for name in names if _OBJECT_ID.fullmatch(commits.get(name, ""))), "")
 
 
 def ensure_mirror(mirror: Mirror, *, on_progress: Progress | None = None) -> None:
@@ -262,6 +291,48 @@ def named_blobs(mirror_path: Path, commit: str, names: frozenset[bytes]) -> Iter
             mode, kind, object_id = about.split()
             if kind == b"blob" and mode.startswith(b"100"):
                 yield path, object_id.decode()
+
+
+def changed_files(mirror_path: Path, old: str, new: str) -> list[TreeChange]:
+    """What differs between the trees of two commits, in path order; costs what changed, not what is there.
+
+    A file whose executable bit alone changed is the same file. Raises MissingObject when either commit is gone.
+    """
+    options = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+    commits = (_check_object_id(old), _check_object_id(new))
+    with running(mirror_path, "diff-tree", *options, *commits, "--") as process:
+        assert process.stdout is not None
+        fields = process.stdout.read().split(b"\0")
+        if process.wait():
+            raise MissingObject(f"Commit {old} or {new} is not in the mirror. Fetch the repository again.")
+    found: list[tuple[bytes, int, str]] = []  # mode 0: deleted
+    for about, path in zip(fields[::2], fields[1::2], strict=False):
+        old_mode, mode, old_id, object_id, _ = about.removeprefix(b":").split()
+        if not (old_id == object_id and old_mode.startswith(b"100") and mode.startswith(b"100")):
+            found.append((path, int(mode, 8), object_id.decode()))
+    sizes = _sizes(mirror_path, {object_id for _, mode, object_id in found if mode and mode != _SUBMODULE_MODE})
+    return [
+        TreeChange(path, TreeEntry(mode, object_id, sizes.get(object_id, 0), path) if mode else None)
+        for path, mode, object_id in sorted(found)
+    ]
+
+
+def _sizes(mirror_path: Path, blob_ids: Iterable[str]) -> dict[str, int]:
+    """Bytes of each blob, without reading one. Raises MissingObject."""
+    remaining = iter(blob_ids)
+    sizes: dict[str, int] = {}
+    with running(mirror_path, "cat-file", "--batch-check=%(objectsize)") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        while asked := list(islice(remaining, _IDS_IN_FLIGHT)):
+            process.stdin.write("".join(f"{blob_id}\n" for blob_id in asked).encode())
+            process.stdin.flush()
+            for blob_id in asked:
+                answer = process.stdout.readline().strip()
+                if not answer.isdigit():
+                    raise MissingObject(f"Blob {blob_id} is not in the mirror. Fetch the repository again.")
+                sizes[blob_id] = int(answer)
+    return sizes
 
 
 def _tree_records(mirror_path: Path, commit: str, *options: str) -> Iterator[bytes]:

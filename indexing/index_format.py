@@ -80,7 +80,10 @@ class PartInfo:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """`parts` maps a part's name to its file: a later generation may point a name at a newer file."""
+    """`parts` maps a part's name to its file: a later generation may point a name at a newer file.
+
+    `files` and `chunks` count rows; `dead_*` those of them that belong to files deleted or replaced since.
+    """
 
     id: str
     files: int
@@ -89,6 +92,18 @@ class SegmentInfo:
     encodings: tuple[str, ...]
     kinds: tuple[str, ...]
     parts: dict[str, PartInfo]
+    dead_files: int = 0
+    dead_chunks: int = 0
+    embedded: int = 0  # live chunks with vectors
+    described: int = 0  # live chunks with a description by a model
+
+    @property
+    def live_files(self) -> int:
+        return self.files - self.dead_files
+
+    @property
+    def live_chunks(self) -> int:
+        return self.chunks - self.dead_chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +148,7 @@ class ProfileInfo:
     terms: tuple[str, ...] = ()  # most telling first
     readme: ReadmeSpan | None = None
     parts: dict[str, PartInfo] = field(default_factory=dict)
+    changed_files: int = 0  # since terms and centroids were made
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +162,24 @@ class Manifest:
     segments: tuple[SegmentInfo, ...]
     coverage: Coverage = Coverage()
     profile: ProfileInfo = ProfileInfo()
+    chunking: str = ""  # fingerprint of whatever decides how files are cut: another one parses everything again
+    all_described: bool = False  # no chunk waits for a description by a model
     version: int = FORMAT_VERSION
+
+    @property
+    def files(self) -> int:
+        return sum(segment.live_files for segment in self.segments)
+
+    @property
+    def chunks(self) -> int:
+        return sum(segment.live_chunks for segment in self.segments)
+
+    @property
+    def file_names(self) -> set[tuple[str, str]]:
+        """(folder below `segments/`, file) of every part."""
+        folders = [(segment.id, segment.parts) for segment in self.segments]
+        folders.append((self.profile.id, self.profile.parts))
+        return {(folder, part.file) for folder, parts in folders for part in parts.values()}
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True)
@@ -188,7 +221,10 @@ def _manifest(data: dict[str, Any]) -> Manifest:  # Any: JSON
             terms=tuple(profile["terms"]),
             readme=ReadmeSpan(**readme) if readme else None,
             parts=_parts(profile["parts"]),
+            changed_files=int(profile.get("changed_files", 0)),
         ),
+        chunking=str(data.get("chunking", "")),
+        all_described=bool(data.get("all_described", False)),
     )
 
 
@@ -201,6 +237,7 @@ def _segment_info(data: dict[str, Any]) -> SegmentInfo:  # Any: JSON
         encodings=tuple(data["encodings"]),
         kinds=tuple(data["kinds"]),
         parts=_parts(data["parts"]),
+        **{name: int(data.get(name, 0)) for name in ("dead_files", "dead_chunks", "embedded", "described")},
     )
 
 
@@ -527,8 +564,10 @@ class Segment(PartFolder):
         return rows
 
     def find_file(self, path: bytes) -> int | None:
+        """The row of a live file."""
         row = bisect.bisect_left(range(self.info.files), path, key=self.paths.raw)
-        return row if row < self.info.files and self.paths.raw(row) == path else None
+        found = row < self.info.files and self.paths.raw(row) == path
+        return row if found and (self.live_files is None or self.live_files[row]) else None
 
     def files_under(self, prefix: bytes) -> range:
         """Files whose path starts with these bytes: one range, because paths are sorted."""
@@ -561,7 +600,7 @@ class OpenIndex:
 
     @property
     def chunk_count(self) -> int:
-        return sum(segment.info.chunks for segment in self.segments)
+        return self.manifest.chunks
 
     @cached_property
     def profile(self) -> Profile | None:

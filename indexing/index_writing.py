@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import uuid
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from indexing.chunking import ChunkedFile
     from indexing.parsing import Definition
 
-PREVIOUS_MANIFEST = "manifest.previous.json"
+RETIRED = "manifest.retired"
+RETIRED_SECONDS = 120.0  # how long a search may go on with a generation after the next one is published
 MAX_FREQUENCY = 255
 MAX_DEFINITIONS_PER_CHUNK = 65_535
 
@@ -138,7 +140,7 @@ class PostingsWriter:
 
     def write(self, parts: PartWriter, name: str) -> None:
         per_row = np.frombuffer(self._per_row, dtype=np.uint32)
-        _write_postings(
+        write_postings(
             parts,
             name,
             hashes=np.frombuffer(self._hashes, dtype=np.uint64),
@@ -157,7 +159,7 @@ def write_replaced_postings(
     lengths = np.array(old.lengths)
     for row, terms in replaced.items():
         lengths[row] = sum(terms.values())
-    _write_postings(
+    write_postings(
         parts,
         name,
         hashes=np.concatenate([np.repeat(old.hashes, np.diff(old.starts))[kept], _column(new, 0, np.uint64)]),
@@ -171,7 +173,7 @@ def _column(records: Sequence[tuple[int, int, int]], position: int, dtype: DType
     return np.array([record[position] for record in records], dtype=dtype)
 
 
-def _write_postings(
+def write_postings(
     parts: PartWriter,
     name: str,
     *,
@@ -359,42 +361,54 @@ def new_folder_id(index_id: int) -> str:
 def publish(directory: Path, manifest: Manifest) -> None:
     """Everything a search sees changes with one rename. The manifest before it is kept aside for `remove_unnamed`."""
     target = directory / MANIFEST
-    temporary = directory / f"{MANIFEST}.{uuid.uuid4().hex[:8]}.tmp"
+    name = uuid.uuid4().hex[:8]
+    temporary, retired = directory / f"{MANIFEST}.{name}.tmp", directory / f"{RETIRED}.{name}.json"
     try:
         with temporary.open("x") as file:
             file.write(manifest.to_json())
             file.flush()
             _sync(file.fileno())
         if target.exists():
-            _keep_aside(target, directory / PREVIOUS_MANIFEST)
+            os.link(target, retired)
         temporary.replace(target)
+        if retired.exists():
+            os.utime(retired)
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(directory)
 
 
-def _keep_aside(manifest: Path, previous: Path) -> None:
-    link = previous.with_suffix(".tmp")
-    link.unlink(missing_ok=True)
-    os.link(manifest, link)
-    link.replace(previous)
-
-
 def remove_unnamed(directory: Path) -> None:
-    """Delete segments that neither the manifest nor the one before it names. Readers that mapped them keep them.
+    """Delete files of segments that neither the manifest names nor one that was replaced a short while ago.
 
-    Does nothing while there is a manifest that cannot be read: what it names is not known.
+    The one before is kept in any case. Readers that mapped a file keep it. Does nothing while there is a manifest
+    that cannot be read: what it names is not known.
     """
     manifest = usable_manifest(directory)
     if manifest is None and (directory / MANIFEST).exists():
         return
-    named = manifest.folders() if manifest else set()
-    with suppress(FileNotFoundError, DamagedIndex, UnsupportedFormat):
-        previous = directory / PREVIOUS_MANIFEST
-        named |= Manifest.from_json(previous.read_text(), where=previous).folders()
+    named = manifest.file_names if manifest else set()
+    for retired in _retired(directory):
+        named |= retired.file_names
+    folders = {folder for folder, _ in named}
     for folder in (directory / SEGMENTS).glob("*"):
-        if folder.name not in named:
+        if folder.name not in folders:
             shutil.rmtree(folder, ignore_errors=True)
+            continue
+        for file in folder.iterdir():
+            if (folder.name, file.name) not in named:
+                file.unlink(missing_ok=True)
+
+
+def _retired(directory: Path) -> Iterator[Manifest]:
+    """Manifests that searches may still read from; older ones are forgotten."""
+    files = sorted(directory.glob(f"{RETIRED}.*.json"), key=lambda file: file.stat().st_mtime)
+    for position, file in enumerate(files, start=1):
+        if position < len(files) and time.time() - file.stat().st_mtime > RETIRED_SECONDS:
+            file.unlink(missing_ok=True)
+            continue
+        with suppress(FileNotFoundError, DamagedIndex, UnsupportedFormat):
+            yield Manifest.from_json(file.read_text(), where=file)
 
 
 def usable_manifest(directory: Path) -> Manifest | None:

@@ -37,6 +37,14 @@ class WorkerStopping(Exception):
     """This worker ends in order: the build goes on in the next one."""
 
 
+class GivingWay(Exception):
+    """Other builds wait and this one has had its turn: it goes on behind them."""
+
+
+def others_wait(index_id: int) -> bool:
+    return Job.objects.filter(state=Job.State.QUEUED).exclude(index_id=index_id).exists()
+
+
 def claim(index_id: int) -> Lease | None:
     """The right to build, or None: somebody else has it, it is over, was cancelled, or failed too often."""
     holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Self
 
@@ -11,6 +12,10 @@ from django.db.models import Q
 from django.utils.text import slugify
 
 from indexing.access import Principal
+
+
+def new_webhook_secret() -> str:
+    return secrets.token_urlsafe(32)
 
 
 class Mirror(models.Model):
@@ -88,6 +93,9 @@ class Repository(models.Model):
         help_text="The last good build; searches use it until a newer one is ready",
     )
     checked_at = models.DateTimeField(null=True, blank=True, help_text="When the ref was last compared with its source")
+    check_error = models.CharField(max_length=500, blank=True, help_text="Why that comparison failed the last time")
+    commits_behind = models.PositiveIntegerField(default=0, help_text="Commits that the published index lacks")
+    webhook_secret = models.CharField(max_length=64, default=new_webhook_secret, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = RepositoryQuerySet.as_manager()
@@ -131,6 +139,7 @@ class Index(models.Model):
     repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="indexes")
     commit = models.CharField(max_length=64, blank=True, help_text="Empty until the ref is resolved")
     status = models.CharField(max_length=9, choices=Status, default=Status.QUEUED)
+    rebuild = models.BooleanField(default=False, help_text="Parse every file again, whatever is published")
     step = models.CharField(max_length=8, choices=Step, blank=True)
     current_path = models.CharField(max_length=1000, blank=True)
     files_done = models.PositiveIntegerField(default=0)
@@ -140,6 +149,14 @@ class Index(models.Model):
     descriptions_done = models.PositiveIntegerField(default=0)
     descriptions_known = models.PositiveIntegerField(default=0)
     chunks_per_second = models.FloatField(default=0)
+    skips_of = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The build that listed all skipped files; later ones only change that list",
+    )
     skipped = models.JSONField(default=dict, blank=True, help_text="Reason -> number of files")
     warnings = models.JSONField(default=list, blank=True, help_text="Fallbacks taken, as sentences")
     size_bytes = models.BigIntegerField(default=0)
@@ -167,6 +184,11 @@ class Index(models.Model):
     @property
     def active(self) -> bool:
         return self.status in (self.Status.QUEUED, self.Status.BUILDING)
+
+    @property
+    def skip_list(self) -> models.QuerySet[SkippedFile]:
+        """Tracked files that this build did not index."""
+        return SkippedFile.objects.filter(index=self.skips_of_id or self.pk)
 
     @property
     def seconds_left(self) -> float | None:
@@ -210,10 +232,26 @@ class Job(models.Model):
     leased_until = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     cancel_requested = models.BooleanField(default=False)
+    again = models.BooleanField(default=False, help_text="Asked for once more while it ran: newer commits arrived")
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:
         return f"job {self.pk} for index {self.index_id} ({self.state})"
+
+
+class WebhookDelivery(models.Model):
+    """What a webhook was recognised by, so that it starts nothing a second time."""
+
+    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="deliveries")
+    key = models.CharField(max_length=200)
+    received_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        verbose_name_plural = "webhook deliveries"
+        constraints = [models.UniqueConstraint(fields=["repository", "key"], name="one_delivery_per_key")]
+
+    def __str__(self) -> str:
+        return self.key
 
 
 class ChunkDescription(models.Model):

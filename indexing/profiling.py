@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntFlag
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.index_format import ReadmeSpan
+from indexing.index_format import ReadmeSpan, Segment
 from indexing.tokenizing import STOP_WORDS, terms
 
 CENTROIDS = 32
@@ -100,6 +100,34 @@ class TermCounter:
         """Most frequent first, ties in alphabetical order."""
         ranked = sorted(self._files.items(), key=lambda item: (-item[1], item[0]))
         return tuple(term for term, _ in ranked[:TOP_TERMS])
+
+
+def telling_terms(segments: Iterable[Segment]) -> tuple[str, ...]:
+    """`TermCounter.top` of an index, from the names of its definitions."""
+    counter = TermCounter()
+    for segment in segments:
+        names: dict[int, list[str]] = {}
+        files = segment.chunks["file"][segment.definitions["chunk"]] if len(segment.definitions) else ()
+        for file, name in zip(files, segment.definitions["name"], strict=True):
+            names.setdefault(int(file), []).append(segment.strings[int(name)])
+        for row in segment.live_file_rows():
+            counter.add(names.get(row, ()))
+    return counter.top()
+
+
+def sample_of_descriptions(segments: Sequence[Segment], dimensions: int) -> NDArray[np.float16]:
+    """(n, d) at most SAMPLE_ROWS of the description vectors of live chunks, evenly spread."""
+    lists = [(segment, vectors) for segment in segments if (vectors := segment.vectors("descriptions")) is not None]
+    step = max(1, -(-sum(len(vectors.floats) for _, vectors in lists) // SAMPLE_ROWS))
+    sample = [np.zeros((0, dimensions), dtype=np.float16)]
+    first = 0
+    for segment, vectors in lists:
+        rows = np.arange(first, len(vectors.floats), step)
+        first = (first - len(vectors.floats)) % step
+        if segment.live_chunks is not None:
+            rows = rows[segment.live_chunks[vectors.owners(rows)]]
+        sample.append(vectors.floats[rows])
+    return np.concatenate(sample)
 
 
 def readme_span(path: bytes, blob_id: str, encoding: str, raw: bytes) -> ReadmeSpan | None:

@@ -24,6 +24,11 @@ class RepositoryStatus:
     label: str
 
     @property
+    def behind(self) -> int:
+        """Commits of the source that the published index lacks, as far as they were fetched."""
+        return self.repository.commits_behind
+
+    @property
     def active(self) -> bool:
         return self.latest is not None and self.latest.active
 

@@ -34,7 +34,7 @@ worker_shutting_down.connect(_stop)  # a build hands itself back between two bat
 def build(index_id: int) -> None:
     from indexing.building import run_build
 
-    run_build(index_id)
+    run_build(index_id, gives_way=True)
 
 
 def enqueue(index_id: int) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.errors import DamagedIndex
-from indexing.index_format import VECTOR_LISTS, ModelInfo, OpenIndex
+from indexing.index_format import VECTOR_LISTS, ModelInfo, OpenIndex, VectorList
 
 PARTIAL = "partial"
 HASH_BYTES = 16
@@ -87,6 +87,17 @@ class VectorCache:
                 rows[position] = arrays[array][row]
             yield rows
 
+    def take_all(self, vectors: VectorList) -> None:
+        """Also the rows of a whole list, which stay where they are."""
+        self._remember(_split(vectors.hashes.tobytes()), vectors.floats)
+
+    def take(self, vectors: VectorList, first_owner: int, last_owner: int) -> None:
+        """Also the published rows of some owners of a list, without those that are no unit rows."""
+        rows = slice(int(vectors.starts[first_owner]), int(vectors.starts[last_owner]))
+        floats = np.array(vectors.floats[rows])
+        sound = _sound(floats)
+        self._remember(_split(vectors.hashes[rows][sound].tobytes()), floats[sound])
+
     def _partial(self) -> NDArray[np.float16]:
         """Mapped: the vectors of a large repository need not fit in memory."""
         if not self._partial_rows:
@@ -104,7 +115,7 @@ class VectorCache:
             for name in VECTOR_LISTS:
                 vectors = segment.vectors(name)
                 if vectors is not None:
-                    self._remember(_split(vectors.hashes.tobytes()), vectors.floats)
+                    self.take_all(vectors)
 
     def _take_partial(self) -> None:
         """Sound records only; when others are found the file is written anew without them."""
@@ -114,8 +125,7 @@ class VectorCache:
         sound = self._path.with_suffix(".tmp")
         with self._path.open("rb") as old, sound.open("wb") as new:
             while len(records := np.fromfile(old, dtype=self._record, count=BLOCK_ROWS)):  # stops before a torn one
-                lengths = np.linalg.norm(records["vector"].astype(np.float32), axis=1)
-                records = records[np.abs(lengths - 1) < UNIT_TOLERANCE]
+                records = records[_sound(records["vector"])]
                 new.write(records.tobytes())
                 self._remember_partial(_split(records["hash"].tobytes()))
         sound.replace(self._path)
@@ -130,6 +140,12 @@ class VectorCache:
         self._arrays.append(vectors)
         for row, key in enumerate(hashes):
             self._places.setdefault(key, (number, row))
+
+
+def _sound(vectors: NDArray[np.float16]) -> NDArray[np.bool_]:
+    """(n, d) -> (n,) whether each is a unit row: what a crash or a disk damaged seldom is."""
+    lengths = np.linalg.norm(vectors.astype(np.float32), axis=1)
+    return np.asarray(np.abs(lengths - 1) < UNIT_TOLERANCE)
 
 
 def _split(hashes: bytes) -> list[bytes]:

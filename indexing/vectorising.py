@@ -24,10 +24,11 @@ from indexing.collecting import display
 from indexing.context import EmbeddedTexts, embedded_texts, file_text
 from indexing.embedding import Embedder, forget_embedders
 from indexing.errors import EmbeddingError
+from indexing.git import BlobReader
 from indexing.index_format import CHUNK_DTYPE, SEGMENTS, VECTOR_LISTS, PartInfo, Segment, SegmentInfo
 from indexing.index_writing import PartWriter
 from indexing.vector_cache import TextHasher, VectorCache
-from indexing.walking import SkippedEntry, SourceFile
+from indexing.walking import SkippedEntry, SourceFile, source_of
 
 WINDOW_TEXTS = 2_048
 
@@ -83,13 +84,13 @@ class Vectoriser:
         self._waiting: dict[bytes, _Waiting] = {}
         self._batches = 0
 
-    def vectorise(self, entries: Iterable[SourceFile | SkippedEntry], segments: Sequence[Segment]) -> list[SegmentRows]:
-        """Every text of the segments is in the cache afterwards. `entries` come in the order of the segments' files.
+    def vectorise(self, mirror_path: Path, segments: Sequence[Segment]) -> list[SegmentRows]:
+        """Every text of the segments is in the cache afterwards. The segments have no deleted files.
 
-        Raises EmbeddingError, and whatever `check` raises.
+        Raises EmbeddingError, MissingObject, and whatever `check` raises.
         """
         rows = [SegmentRows(segment.info) for segment in segments]
-        for source, number, file_row in files_of_segments(entries, segments):
+        for source, number, file_row in files_of_segments(mirror_path, segments):
             self._check()
             self._take(source, segments[number], file_row, rows[number].lists)
             if len(self._waiting) >= WINDOW_TEXTS:
@@ -97,7 +98,7 @@ class Vectoriser:
         self.embed_waiting()
         return rows
 
-    def _take(self, source: SourceFile, segment: Segment, row: int, lists: dict[str, ListRows]) -> None:
+    def _take(self, source: SourceFile | SkippedEntry, segment: Segment, row: int, lists: dict[str, ListRows]) -> None:
         chunks = segment.chunks[segment.file_chunks[row] : segment.file_chunks[row + 1]]
         derived = self._derive(source, chunks)
         if derived is None:
@@ -110,8 +111,12 @@ class Vectoriser:
             lists["descriptions"].add(self.wait_for_windows(texts.description, path=source.path))
         lists["files"].add(self.wait_for_windows(derived[1], path=source.path))
 
-    def _derive(self, source: SourceFile, chunks: NDArray[np.void]) -> tuple[list[EmbeddedTexts], str] | None:
+    def _derive(
+        self, source: SourceFile | SkippedEntry, chunks: NDArray[np.void]
+    ) -> tuple[list[EmbeddedTexts], str] | None:
         """Texts of the chunks and of the file; None when they cannot be made: the file is then found by words only."""
+        if isinstance(source, SkippedEntry):
+            return None
         count_tokens, max_tokens = self.embedder.count_tokens, self.embedder.max_tokens
         try:
             chunked = chunk_file(source)
@@ -231,21 +236,20 @@ def write_list(parts: PartWriter, name: str, rows: ListRows, cache: VectorCache)
 
 
 def files_of_segments(
-    entries: Iterable[SourceFile | SkippedEntry], segments: Sequence[Segment]
-) -> Iterator[tuple[SourceFile, int, int]]:
-    """(source file, position of its segment, its file row) for entries in the order in which they were collected.
+    mirror_path: Path, segments: Sequence[Segment]
+) -> Iterator[tuple[SourceFile | SkippedEntry, int, int]]:
+    """(file read again, position of its segment, its file row) for every live file. Raises MissingObject.
 
-    Entries that are in no segment are passed over: skipped files and files that failed.
+    Whether to index a file was decided when its segment was made; it is not asked again.
     """
-    number, row = 0, 0
-    for entry in entries:
-        while number < len(segments) and row == segments[number].info.files:
-            number, row = number + 1, 0
-        if number == len(segments):
-            return
-        if isinstance(entry, SourceFile) and segments[number].paths.raw(row) == entry.path:
-            yield entry, number, row
-            row += 1
+    blob_ids = (segments[number].array("blobs")[row].tobytes().hex() for number, row in _live_files(segments))
+    with BlobReader(mirror_path) as blobs:
+        for (number, row), (blob_id, raw) in zip(_live_files(segments), blobs.read_many(blob_ids), strict=True):
+            yield source_of(segments[number].paths.raw(row), blob_id, raw), number, row
+
+
+def _live_files(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
+    return ((number, row) for number, segment in enumerate(segments) for row in segment.live_file_rows())
 
 
 def open_segments(directory: Path, infos: Iterable[SegmentInfo]) -> list[Segment]:

@@ -88,7 +88,7 @@ def repository_row(request: HttpRequest, repository_id: int) -> HttpResponse:
 @require_GET
 def skipped_files(request: HttpRequest, repository_id: int) -> HttpResponse:
     repository = _visible(request, repository_id)
-    files = repository.current_index.skipped_files.all() if repository.current_index else ()
+    files = repository.current_index.skip_list if repository.current_index else ()
     labels = dict(SkipReason.choices)
     rows = [(file.path, labels.get(file.reason, file.reason), file.detail) for file in files[:SKIPPED_FILES_SHOWN]]
     return render(request, "skipped_files.html", {"repository": repository, "rows": rows})

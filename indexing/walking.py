@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from indexing.languages import is_openapi, language_of, route_of
 from indexing.offsets import OffsetMap
 from indexing.path_rules import ATTRIBUTES_NAME, IGNORE_NAME, PathRules
 
-__all__ = ["SkipReason", "SkippedEntry", "SourceFile", "decode", "source_of", "walk"]
+__all__ = ["RULE_FILES", "SkipReason", "SkippedEntry", "SourceFile", "decode", "source_of", "walk"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class SkipReason(TextChoices):
     ENCODING = "encoding", "unknown text encoding"
     EMPTY = "empty", "empty file"
     IGNORED = "ignored", "listed in .assistantignore"
+    FAILED = "failed", "could not be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class SkippedEntry:
     detail: str
 
 
+RULE_FILES = frozenset({IGNORE_NAME, ATTRIBUTES_NAME})  # a change of one may concern any other file
 _ENTRIES_AT_ONCE = 256
 _HEAD_BYTES = 4096
 _MAX_RULE_FILE_BYTES = 200_000
@@ -139,8 +141,12 @@ _GENERATED_COMMENT = re.compile(
 _HEADER_LINES = 30
 
 
-def walk(mirror_path: Path, commit: str, *, max_file_bytes: int) -> Iterator[SourceFile | SkippedEntry]:
+def walk(
+    mirror_path: Path, commit: str, *, max_file_bytes: int, only: Iterable[TreeEntry] | None = None
+) -> Iterator[SourceFile | SkippedEntry]:
     """Every tracked file of the commit, in Git's path order, either to index or with the reason why not.
+
+    `only` narrows it to some of the commit's files, in the order given.
 
     The repository's `.gitignore` plays no part: it speaks of files that are not tracked, and a file that somebody
     committed in spite of it is part of the code. `.assistantignore` (same patterns) leaves tracked files out, and its
@@ -148,7 +154,7 @@ def walk(mirror_path: Path, commit: str, *, max_file_bytes: int) -> Iterator[Sou
     Raises MissingObject when the mirror lacks the commit or one of its blobs.
     """
     rules = _read_rules(mirror_path, commit)
-    entries = list_tree(mirror_path, commit)
+    entries = list_tree(mirror_path, commit) if only is None else iter(only)
     with BlobReader(mirror_path) as blobs:
         while batch := list(islice(entries, _ENTRIES_AT_ONCE)):
             judged = [(entry, _skip_unread(entry, rules, max_file_bytes)) for entry in batch]
@@ -170,7 +176,7 @@ def source_of(path: bytes, blob_id: str, raw: bytes) -> SourceFile | SkippedEntr
 
 def _read_rules(mirror_path: Path, commit: str) -> PathRules:
     """Read first, because a folder's rules also bind files that Git lists before them."""
-    found = list(named_blobs(mirror_path, commit, frozenset({IGNORE_NAME, ATTRIBUTES_NAME})))
+    found = list(named_blobs(mirror_path, commit, RULE_FILES))
     rules = PathRules()
     with BlobReader(mirror_path) as blobs:
         contents = blobs.read_many([blob_id for _, blob_id in found], max_bytes=_MAX_RULE_FILE_BYTES)

@@ -24,6 +24,7 @@ from indexing.context import shorten_path
 from indexing.errors import EmbeddingError, IndexFormatError
 from indexing.index_format import ModelInfo
 from indexing.models import Repository
+from indexing.refreshing import request_repair
 from search.corpus import Corpus, Source
 from search.errors import EmptyQuestion
 from search.index_cache import opened
@@ -159,7 +160,8 @@ def readable_sources(
             index = opened(repository.index_path)
         except IndexFormatError as error:
             logger.warning("repository %s cannot be searched: %s", repository.pk, error)
-            notices.append(f"{repository.name} could not be searched: its index is damaged. Update it to rebuild.")
+            request_repair(repository)
+            notices.append(f"{repository.name} could not be searched: its index is damaged and has to be made anew.")
             continue
         golden = repository.golden if options.golden is None else repository.pk in options.golden
         sources.append(Source(repository.pk, repository.name, golden, index, comparable=options.vectors))

@@ -28,6 +28,8 @@ CHUNK_DEPTH = 50
 FILE_DEPTH = 20
 # Sign bits put 99.7 % of the float top 10 among the first ten times as many rows.
 BINARY_OVERFETCH = 4
+# Old versions of a file are near to what its new version is near to: they must not use up the places.
+MOST_DEAD_ROWS = 5_000
 
 CHUNK_TERM_LISTS = ("code_stems", "code_terms", "descriptions")
 CHUNK_VECTOR_LISTS = ("code", "descriptions")
@@ -132,7 +134,7 @@ def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes)
         matrices.append(vectors.bits[first:last])
     if not found:
         return np.empty(0, np.int64)
-    rows, _ = top_rows(bits, matrices, wanted * BINARY_OVERFETCH)
+    rows, _ = top_rows(bits, matrices, wanted * BINARY_OVERFETCH + min(_dead_rows(found), MOST_DEAD_ROWS))
     edges = np.cumsum([0] + [len(matrix) for matrix in matrices])
     first_owner = _first_owner(name)
     owners: list[Rows] = []
@@ -144,6 +146,11 @@ def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes)
         best = np.argsort(-scores, kind="stable")[:wanted]
         owners.append(local[best] + first_owner(part))
     return np.concatenate(owners)
+
+
+def _dead_rows(found: Sequence[tuple[Part, VectorList, int]]) -> int:
+    """About how many vectors belong to deleted files."""
+    return sum(part.segment.info.dead_chunks for part, _, _ in found)
 
 
 def _vector_range(part: Part, vectors: VectorList, name: str, path_filter: bytes) -> tuple[int, int]:

@@ -6,25 +6,34 @@ import pytest
 from django.db import DatabaseError
 
 from assistant import celery
-from indexing import tasks
+from indexing import refreshing, tasks
 
 
-def test_it_looks_for_interrupted_builds_until_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.django_db
+def test_it_repeats_its_loops_until_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     stopping = threading.Event()
     looked: list[int] = []
 
-    def recover_jobs() -> int:
+    def work() -> None:
         looked.append(1)
         if len(looked) == 1:
             raise DatabaseError("locked")
         stopping.set()
-        return 0
 
-    monkeypatch.setattr(tasks, "recover_jobs", recover_jobs)
     monkeypatch.setattr(celery, "_stopping", stopping)
-    monkeypatch.setattr(celery, "RECOVERY_SECONDS", 0.01)
-    celery._recover_until_stopped()
+    celery._repeat(work, 0.01)
     assert len(looked) == 2
+
+
+def test_it_recovers_builds_and_asks_sources_beside_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = {name: threading.Event() for name in ("recover_jobs", "refresh_due")}
+    monkeypatch.setattr(tasks, "recover_jobs", called["recover_jobs"].set)
+    monkeypatch.setattr(refreshing, "refresh_due", called["refresh_due"].set)
+    stopping = threading.Event()
+    stopping.set()
+    monkeypatch.setattr(celery, "_stopping", stopping)
+    celery._start_loops()
+    assert all(event.wait(5) for event in called.values())
 
 
 def test_it_knows_the_tasks_of_the_apps() -> None:

@@ -182,7 +182,11 @@ def test_it_opens_a_segment_without_rows(tmp_path: Path) -> None:
     assert segment.files_under(b"a") == range(0)
 
 
-def test_it_keeps_an_open_index_readable_after_the_next_is_published(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seconds", "left"), [(0, ["s2", "s3"]), (60, ["s1", "s2", "s3"])])
+def test_it_keeps_what_searches_may_still_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, left: list[str]
+) -> None:
+    monkeypatch.setattr("indexing.index_writing.RETIRED_SECONDS", seconds)
     _publish(tmp_path, _segment(tmp_path, ["a.py"], "s1"))
     held = open_index(tmp_path)
     for generation, name in ((2, "s2"), (3, "s3")):
@@ -190,7 +194,17 @@ def test_it_keeps_an_open_index_readable_after_the_next_is_published(tmp_path: P
         _publish(tmp_path, _segment(tmp_path, ["b.py"], name), generation=generation)
         remove_unnamed(tmp_path)
     assert held.segments[0].chunk(0).path == b"a.py"
-    assert sorted(path.name for path in (tmp_path / "segments").iterdir()) == ["s2", "s3"]
+    assert sorted(path.name for path in (tmp_path / "segments").iterdir()) == left
+
+
+def test_it_removes_files_that_an_attempt_left_in_a_named_segment(tmp_path: Path) -> None:
+    info = _segment(tmp_path, ["a.py"], "s1")
+    _publish(tmp_path, info)
+    left = tmp_path / "segments/s1/tombstones.7.npy"
+    left.write_bytes(b"x")
+    remove_unnamed(tmp_path)
+    assert not left.exists()
+    open_index(tmp_path)
 
 
 def test_it_never_overwrites_a_part(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Command(BaseCommand):
             for name, problem in problems.items():
                 self.stdout.write(f"{name}: {problem or 'sound'}")
         if any(problems.values()):
-            raise CommandError("Index files are damaged; run manage.py index_repository for these repositories.")
+            raise CommandError("Index files are damaged; run manage.py rebuild_index for these repositories.")
 
 
 def _problem(repository: Repository) -> str:

@@ -1,0 +1,44 @@
+"""`manage.py rebuild_index NAME...`: make indexes anew from the mirrors, whatever is published."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from indexing.building import build_now
+from indexing.errors import IndexingError
+from indexing.models import Repository
+
+
+class Command(BaseCommand):
+    help = "Parse every file again; sound vectors are kept. Exit status: 0 ok, 1 failed, 2 wrong use."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("names", metavar="NAME", nargs="+", help="repositories")
+        parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+    def handle(self, **options: Any) -> None:  # Any: parsed arguments
+        repositories = list(Repository.objects.filter(name__in=options["names"]))
+        missing = set(options["names"]) - {repository.name for repository in repositories}
+        if missing:
+            raise CommandError(f"No repository is called {', '.join(sorted(missing))}.", returncode=2)
+        problems = {repository.name: _rebuild(repository) for repository in repositories}
+        if options["json"]:
+            self.stdout.write(json.dumps({"repositories": problems}))
+        else:
+            for name, problem in problems.items():
+                self.stdout.write(f"{name}: {problem or 'made anew'}")
+        if any(problems.values()):
+            raise CommandError("Some indexes could not be made; the published ones stay as they are.")
+
+
+def _rebuild(repository: Repository) -> str:
+    """Empty when it worked."""
+    try:
+        build_now(repository, rebuild=True)
+    except IndexingError as error:
+        return str(error)
+    return ""
