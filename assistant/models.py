@@ -36,6 +36,8 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute")
     revoked_at = models.DateTimeField(null=True, blank=True)
+    minute = models.PositiveBigIntegerField(default=0, help_text="Of the last request, in minutes since 1970")
+    requests_in_minute = models.PositiveIntegerField(default=0)
 
     class Meta:
         ordering = ["-pk"]

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from assistant import account, code_views, health, sign_in, views
+from assistant import account, api, code_views, health, sign_in, views
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -41,6 +41,7 @@ urlpatterns = [
     path("sign-in/", views.SignIn.as_view(), name="sign_in"),
     path("sign-in/<str:token>/", sign_in.use_link, name="sign_in_link"),
     path("sign-out/", LogoutView.as_view(next_page="sign_in"), name="sign_out"),
+    path("api/v1/", api.urls),
     path("healthz", health.healthz, name="healthz"),
     path("admin/", admin.site.urls),
 ]
