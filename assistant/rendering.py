@@ -13,7 +13,7 @@ from assistant.models import Message
 from assistant.source_view import PassageView, Row
 from indexing.highlighting import visible
 
-WITHHELD = "This answer draws on a repository that you can no longer read, so it is not shown."
+WITHHELD = "This answer draws on a repository that you cannot read, so it is not shown."
 
 
 def answer_html(
