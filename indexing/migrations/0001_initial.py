@@ -139,4 +139,24 @@ class Migration(migrations.Migration):
             model_name='index',
             constraint=models.UniqueConstraint(condition=models.Q(('status__in', ['queued', 'building'])), fields=('repository',), name='one_build_per_repository'),
         ),
+        migrations.CreateModel(
+            name='ChunkReview',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('commit', models.CharField(max_length=64)),
+                ('files', models.PositiveIntegerField()),
+                ('chunks', models.PositiveIntegerField()),
+                ('problems', models.JSONField(default=dict, help_text='Check -> how often it failed')),
+                ('examples', models.JSONField(default=list, help_text='Places of problems: check, path, line, detail')),
+                ('model', models.CharField(blank=True, max_length=200)),
+                ('score', models.FloatField(blank=True, help_text='Mean of all marks, from 0 to 1', null=True)),
+                ('marked', models.JSONField(default=list, help_text='The sample: path, lines, symbol, marks from 1 to 5, remark')),
+                ('notice', models.CharField(blank=True, help_text='Why fewer were judged than asked for', max_length=500)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('repository', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='chunk_reviews', to='indexing.repository')),
+            ],
+            options={
+                'ordering': ['-pk'],
+            },
+        ),
     ]
