@@ -247,6 +247,7 @@ SEARCH_CANDIDATES_PER_QUERY = _number("SEARCH_CANDIDATES_PER_QUERY", 15)
 SEARCH_MINIMUM_COSINE = _decimal("SEARCH_MINIMUM_COSINE", 0.2)  # (1 + cosine) / 2 = 0.6
 SIMILAR_MINIMUM_COSINE = _decimal("SIMILAR_MINIMUM_COSINE", 0.4)  # of "find similar code"
 RERANK_CANDIDATES = _number("RERANK_CANDIDATES", 20)
+RERANK_TRUST = _decimal("RERANK_TRUST", 0.05)  # share of the best score that a grade of the model is worth
 EVIDENCE_PASSAGES = _number("EVIDENCE_PASSAGES", 8)
 
 # JSON API.

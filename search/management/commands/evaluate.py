@@ -24,9 +24,10 @@ from search.given_plans import GivenPlan, combinations, plans_report, read_plans
 from search.models import EvaluationRun
 from search.resources import measured
 from search.results import SearchOptions
+from search.scripted_judges import JUDGES
 
 POOLED_CHOICES = 10  # as many repositories as the figure "among 10" needs
-STORED_OPTIONS = ("repo", "annotations", "distractors", "no_vectors", "no_golden", "golden", "pooled", "plans")
+STORED_OPTIONS = ("repo", "annotations", "distractors", "no_vectors", "no_golden", "golden", "pooled", "plans", "judge")
 
 Json = dict[str, Any]  # Any: JSON
 
@@ -45,6 +46,7 @@ class Command(BaseCommand):
         golden = parser.add_mutually_exclusive_group()
         golden.add_argument("--no-golden", action="store_true", help="as if no repository were golden")
         golden.add_argument("--golden", nargs="+", default=[], metavar="NAME", help="as if only these were golden")
+        parser.add_argument("--judge", choices=JUDGES, help="re-rank with grades made from the known answers")
         parser.add_argument("--compare", metavar="RUN", help="number of a stored run, or `last`")
         parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
         parser.add_argument("--queries", action="store_true", help="add the figure of every question to the report")
@@ -134,6 +136,7 @@ def _way(options: Json, repositories: Mapping[str, Repository], others: Mapping[
             repositories=POOLED_CHOICES,
         ),
         pool=frozenset(repository.pk for repository in known.values()) if options["pooled"] else frozenset(),
+        judge=options["judge"] or "",
     )
 
 
