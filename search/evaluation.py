@@ -21,6 +21,7 @@ from django.conf import settings
 
 from indexing.access import Principal
 from indexing.models import Repository
+from search import models
 from search.comparing import Key
 from search.errors import EvaluationError
 from search.index_cache import opened
@@ -101,6 +102,16 @@ def _read(file: Path) -> Iterable[Question]:
             )
     except (ValueError, KeyError, TypeError) as error:
         raise EvaluationError(f"{file} is not a list of questions: {error!r}.") from error
+
+
+def stored_questions(name: str) -> list[Question]:
+    """Questions of a set from the admin, under the full names of their repositories. Raises EvaluationError."""
+    rows = models.Question.objects.filter(question_set__name=name).select_related("repository")
+    questions = [Question(row.repository.name, row.query, row.targets, "") for row in rows]
+    if not questions:
+        known = ", ".join(models.QuestionSet.objects.values_list("name", flat=True)[:20]) or "none yet"
+        raise EvaluationError(f"There is no question set {name} with questions. There are: {known}.")
+    return questions
 
 
 def _target(target: str | dict[str, Any]) -> Target:  # Any: JSON
