@@ -50,7 +50,8 @@ _MODES = {
         "as the passages give them and context lines copied from them. Say in one or two sentences why it is right."
     ),
     "diagram": (
-        "Draw the flow as one diagram in a ```mermaid fence, or ```plantuml when the question asks for PlantUML. Take "
+        "Draw the flow as one diagram in a ```plantuml fence with activity syntax (start, :action;, if/else/endif, "
+        "while, stop), or in a ```mermaid fence when the question asks for Mermaid or another kind of diagram. Take "
         "every step from a passage. Under it, list the steps with their passages."
     ),
 }
