@@ -29,7 +29,7 @@ from assistant.conversations import Ending, Event, Json
 from assistant.errors import AssistantError
 from assistant.models import Message
 from assistant.threads import close_connections, in_thread
-from assistant.writing import Answer, Ask, Evidence, Notice, Step, Text, verified_numbers, write
+from assistant.writing import Answer, Ask, Evidence, Found, Notice, Step, Text, verified_numbers, write
 from indexing import llm
 from indexing.errors import IndexingError
 from search.errors import SearchError
@@ -197,6 +197,8 @@ def _claim(message_id: uuid.UUID) -> tuple[Message, Ask] | None:
         scope=conversations.scope_of(message),
         mode=message.mode,
         history=tuple((asked, answered[:HISTORY_ANSWER_CHARS]) for asked, answered in turns),
+        written=message.written,
+        earlier=Found(conversations.earlier_hits(message), message.trace) if message.written else None,
     )
     return message, ask
 

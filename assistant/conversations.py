@@ -1,4 +1,4 @@
-"""The only writer of Conversation, Message, AnswerEvent, Citation and Feedback.
+"""The only writer of Conversation, Message, AnswerEvent, Citation, Feedback and ConversationShare.
 
 Transactions are short and every step of an answer is a conditional update on (attempt, running), so that a process
 that lost its lease can write nothing more. Reads are narrowed to one person: `visible_to`, `evidence`,
@@ -7,6 +7,7 @@ that lost its lease can write nothing more. Reads are narrowed to one person: `v
 
 from __future__ import annotations
 
+import secrets
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ from django.utils import timezone
 from assistant import citations, tokens
 from assistant.citations import Evidence, Place
 from assistant.errors import AssistantError, InvalidQuestion
-from assistant.models import AnswerEvent, ApiToken, Citation, Conversation, Feedback, Message
+from assistant.models import AnswerEvent, ApiToken, Citation, Conversation, ConversationShare, Feedback, Message
 from indexing.access import Principal
 from indexing.models import Repository
 from search.results import Hit, Scope
@@ -194,21 +195,47 @@ def start_message(
 
 def retry(message: Message) -> Message:
     """Queue a new attempt. A message that is still being answered stays as it is."""
-    Message.objects.filter(pk=message.pk, state__in=FINISHED).update(
-        attempt=F("attempt") + 1,
-        state=Message.State.QUEUED,
-        answer="",
-        answered_by="",
-        notices=[],
-        trace={},
-        error="",
-        finish_reason="",
-        stop_requested=False,
-        leased_until=_lease_end(),
-        finished_at=None,
-    )
-    message.refresh_from_db()
+    _requeue(message, trace={}, written="")
     return message
+
+
+def go_on(message: Message) -> Message:
+    """Queue an attempt that keeps what was written, and the passages under it, and lets the model write the rest.
+
+    An answer that is whole, or whose passages are not all readable any more, is begun anew.
+    """
+    sources = evidence(message, principal_of(message.conversation))
+    if not message.continuable or any(item.citation is None or item.citation.repository is None for item in sources):
+        return retry(message)
+    _requeue(message, trace=message.trace, written=message.answer)
+    return message
+
+
+def edit(message: Message, question: str) -> Message:
+    """Ask the last question of a conversation in other words: its answer is made anew. Raises InvalidQuestion."""
+    text = _checked_question(question)
+    if message.conversation.messages.filter(position__gt=message.position).exists():
+        raise InvalidQuestion("Only the last question can be edited. Ask this one as a new question.", question)
+    if not message.finished:
+        raise InvalidQuestion("The answer is still being written. Stop it first, then edit the question.", question)
+    conversation = message.conversation
+    if conversation.title == shorten_title(message.question):
+        rename(conversation, shorten_title(text))
+    Message.objects.filter(pk=message.pk, state__in=FINISHED).update(question=text)
+    return retry(message)
+
+
+def share(conversation: Conversation) -> ConversationShare:
+    """The link to the conversation; made when there is none."""
+    found, _created = ConversationShare.objects.get_or_create(
+        conversation=conversation, defaults={"token": secrets.token_urlsafe(24)}
+    )
+    return found
+
+
+def end_share(conversation: Conversation) -> None:
+    """Whoever opens the link from now on finds nothing; a new share gets another link."""
+    ConversationShare.objects.filter(conversation=conversation).delete()
 
 
 def request_stop(message: Message) -> None:
@@ -289,6 +316,12 @@ def store_evidence(message_id: uuid.UUID, attempt: int, hits: Sequence[Hit]) -> 
         )
 
 
+def earlier_hits(message: Message) -> tuple[Hit, ...]:
+    """The passages of the attempt before this one, in their order: what `written` refers to."""
+    rows = Citation.objects.filter(message=message, attempt=message.attempt - 1).select_related("repository")
+    return tuple(_hit(row, row.repository) for row in rows.order_by("number") if row.repository is not None)
+
+
 def append_events(message_id: uuid.UUID, attempt: int, events: Sequence[Event]) -> bool:
     """Store a batch in one short transaction; False when the attempt is no longer ours."""
     with transaction.atomic():
@@ -346,6 +379,25 @@ def end_orphans(message_id: uuid.UUID | None = None) -> int:
 
 
 # --- helpers
+
+
+def _requeue(message: Message, *, trace: Json, written: str) -> None:
+    """The next attempt of a finished message; one that is being answered stays as it is."""
+    Message.objects.filter(pk=message.pk, state__in=FINISHED).update(
+        attempt=F("attempt") + 1,
+        state=Message.State.QUEUED,
+        answer="",
+        written=written,
+        answered_by="",
+        notices=[],
+        trace=trace,
+        error="",
+        finish_reason="",
+        stop_requested=False,
+        leased_until=_lease_end(),
+        finished_at=None,
+    )
+    message.refresh_from_db()
 
 
 def _readable(principal: Principal, repository_ids: Collection[int | None]) -> set[int]:
@@ -459,6 +511,25 @@ def _citation(message_id: uuid.UUID, attempt: int, number: int, hit: Hit, kept: 
         start_line=hit.start_line,
         end_line=hit.end_line,
         score=hit.score,
+    )
+
+
+def _hit(row: Citation, repository: Repository) -> Hit:
+    return Hit(
+        repository_id=repository.pk,
+        repository=repository.name,
+        commit=row.commit,
+        path=bytes(row.path),
+        blob_id=row.blob,
+        encoding=row.encoding,
+        language=row.language,
+        kind=row.kind,
+        symbol=row.symbol,
+        start_byte=row.start_byte,
+        end_byte=row.end_byte,
+        start_line=row.start_line,
+        end_line=row.end_line,
+        score=row.score,
     )
 
 

@@ -1,6 +1,7 @@
 """Everything that the assistant raises on purpose.
 
 AssistantError                    base: its text is a whole sentence that may be shown to people
+|-- AlreadyAsked                  an idempotency key or form was used before, for something else
 |-- InvalidQuestion               empty or too long; `text` keeps what was typed
 `-- SourceNotFound                nothing to show at this repository, commit, path or range
 """
@@ -9,6 +10,10 @@ from __future__ import annotations
 
 
 class AssistantError(Exception):
+    pass
+
+
+class AlreadyAsked(AssistantError):
     pass
 
 

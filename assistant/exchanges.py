@@ -5,20 +5,22 @@ Reads for one person: evidence that may not be read any more keeps its number an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 from django.utils.safestring import SafeString
 
 from assistant import conversations
-from assistant.citations import Evidence
+from assistant.citations import Evidence, withheld
 from assistant.freshness import changed_since
 from assistant.models import Feedback, Message
 from assistant.rendering import answer_html
 from assistant.stages import Step, steps_of
 from indexing.access import Principal
 from indexing.links import blob_url
+
+Link = Callable[[Message, Evidence], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Exchange:
     evidence: list[EvidenceLink]
     html: SafeString
     feedback: Feedback | None
+    withheld: bool
     cited: int
     verified: int
 
@@ -52,13 +55,16 @@ class Exchange:
         return list(conversations.FEEDBACK_REASONS.items())
 
 
-def exchanges_of(messages: Sequence[Message], user: User) -> list[Exchange]:
+def exchanges_of(messages: Sequence[Message], user: User, *, link: Link | None = None) -> list[Exchange]:
+    """`link`: where a passage leads; beside the conversation when nothing else is said."""
+    link = link or citation_url
     principal = Principal.of_user(user)
     evidence = conversations.evidence_of(messages, principal)
     opinions = {row.message_id: row for row in Feedback.objects.filter(message__in=messages, user=user)}
     changed = changed_since(item for items in evidence.values() for item in items)
     return [
-        _exchange(message, evidence[message.pk], opinions.get(message.pk), principal, changed) for message in messages
+        _exchange(message, evidence[message.pk], opinions.get(message.pk), principal, changed, link)
+        for message in messages
     ]
 
 
@@ -68,30 +74,32 @@ def _exchange(
     feedback: Feedback | None,
     principal: Principal,
     changed: Mapping[int, str],
+    link: Link,
 ) -> Exchange:
     trace = conversations.visible_trace(message, principal)
     cited = [item for item in evidence if item.cited]
     return Exchange(
         message=message,
         stages=steps_of(message, trace, len(evidence)),
-        evidence=evidence_links(message, evidence),
-        html=answer_html(message, evidence, link=lambda item: citation_url(message, item), changed=changed),
+        evidence=evidence_links(message, evidence, link=link),
+        html=answer_html(message, evidence, link=lambda item: link(message, item), changed=changed),
         feedback=feedback,
+        withheld=withheld(evidence),
         cited=len(cited),
         verified=sum(item.verified for item in cited),
     )
 
 
-def evidence_links(message: Message, evidence: Sequence[Evidence]) -> list[EvidenceLink]:
-    return [_link(message, item) for item in evidence]
+def evidence_links(message: Message, evidence: Sequence[Evidence], *, link: Link | None = None) -> list[EvidenceLink]:
+    return [_link(message, item, link or citation_url) for item in evidence]
 
 
-def _link(message: Message, item: Evidence) -> EvidenceLink:
+def _link(message: Message, item: Evidence, link: Link) -> EvidenceLink:
     file, _, lines = item.label.rpartition(":")
     citation = item.citation
     return EvidenceLink(
         number=item.number,
-        href=citation_url(message, item) if item.linkable else "",
+        href=link(message, item) if item.linkable else "",
         label=item.label,
         title=item.title,
         file=file,
@@ -103,6 +111,15 @@ def _link(message: Message, item: Evidence) -> EvidenceLink:
 
 def citation_url(message: Message, item: Evidence) -> str:
     """The passage beside the conversation; empty for one that must not be opened."""
+    return _passage_url(item, message)
+
+
+def page_url(_message: Message, item: Evidence) -> str:
+    """The passage as a page of its own, for readers whose conversation it is not."""
+    return _passage_url(item, None)
+
+
+def _passage_url(item: Evidence, message: Message | None) -> str:
     citation = item.citation
     if citation is None or citation.repository is None:
         return ""
@@ -113,5 +130,5 @@ def citation_url(message: Message, item: Evidence) -> str:
         bytes(citation.path),
         byte_range=(citation.start_byte, citation.end_byte),
         line_range=(citation.start_line, citation.end_line),
-        message_id=message.pk,
+        message_id=message.pk if message is not None else None,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
@@ -20,9 +21,14 @@ log = logging.getLogger(__name__)
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
     """200 when the database answers and the data folder can be written, else 503; the reason is in the log."""
+    healthy, report = check()
+    return JsonResponse(report, status=200 if healthy else 503)
+
+
+def check() -> tuple[bool, dict[str, Any]]:  # Any: JSON
     checks = {"database": _database_answers(), "data_folder": _data_folder_is_writable()}
     healthy = all(checks.values())
-    return JsonResponse({"status": "ok" if healthy else "failing", "checks": checks}, status=200 if healthy else 503)
+    return healthy, {"status": "ok" if healthy else "failing", "checks": checks}
 
 
 def _database_answers() -> bool:

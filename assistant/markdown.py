@@ -7,7 +7,7 @@ citations link into this site. Markup is made by us from tokens; a sanitiser has
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
@@ -20,7 +20,9 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
+from assistant import activity
 from assistant.citations import Evidence, answer_parser
+from assistant.patches import LANGUAGES, Verdict
 from indexing.highlighting import highlighted_lines, visible
 
 MAX_CHARS = 200_000
@@ -29,11 +31,12 @@ COPY_BUTTON = '<button type="button" class="btn btn--quiet" data-copy>Copy</butt
 
 _LANGUAGE_NAMES = {"js": "JavaScript", "ts": "TypeScript", "py": "Python", "cpp": "C++", "csharp": "C#", "cs": "C#"}
 _UPPER_CASE = {"sql", "html", "css", "json", "yaml", "toml", "xml", "php", "ini"}
+_HUNK = re.compile(r"@@ -(\d{1,7})(?:,\d+)? \+(\d{1,7})(?:,\d+)? @@")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 _TAGS = set(
-    "a blockquote br button code del div em figure h3 h4 h5 h6 header hr li ol p pre s span strong table tbody td th "
-    "thead tr ul".split()
+    "a blockquote br button code del details div em figure h3 h4 h5 h6 header hr li ol p pre s span strong summary "
+    "table tbody td th thead tr ul".split()
 )
 _ATTRIBUTES = {
     "*": {"class"},
@@ -69,9 +72,11 @@ def _chip(item: Evidence, link: Callable[[Evidence], str], changed: Mapping[int,
     return Chip(item.label, item.title, link(item) if item.linkable else "", item.state, since)
 
 
-def render(text: str, chips: Mapping[int, Chip]) -> SafeString:
-    """`chips`: what the markers may point at; other numbers are shown as broken."""
-    return mark_safe(_rendered(text, tuple(sorted(chips.items()))))  # noqa: S308  # made by us, cleaned by nh3
+def render(text: str, chips: Mapping[int, Chip], patches: Mapping[str, Verdict] | None = None) -> SafeString:
+    """`chips`: what the markers may point at; other numbers are shown as broken. `patches`: verdicts on diff fences."""
+    verdicts = tuple((patches or {}).items())
+    html = _rendered(text, tuple(sorted(chips.items())), verdicts)
+    return mark_safe(html)  # noqa: S308  # made by us, cleaned by nh3
 
 
 def render_next(block: str, chips: Mapping[int, Chip], mentioned: set[int]) -> SafeString:
@@ -98,17 +103,33 @@ def chip_html(number: int, chip: Chip | None, *, short: bool = False) -> str:
     )
 
 
-def code_box(text: str, language: str) -> str:
-    """Code with a header that names its language and copies it; a patch shows what it adds and removes."""
-    name = _language_name(language)
-    header = f'<header><span class="grow">{visible(name)}</span>{COPY_BUTTON}</header>'
-    if language in ("diff", "patch"):
-        rows = "".join(_patch_row(line) for line in text.rstrip("\n").split("\n"))
-        body = f'<div class="code" tabindex="0" role="region" aria-label="Patch"><ol>{rows}</ol></div>'
-    else:
-        lines = "\n".join(highlighted_lines(text.rstrip("\n"), language))
-        body = f'<pre tabindex="0" role="region" aria-label="Code">{lines}</pre>'
+def code_box(text: str, language: str, verdict: Verdict | None = None) -> str:
+    """Code with a header that names its language and copies it; a patch, a flow chart have their own forms."""
+    if language in LANGUAGES:
+        return patch_box(text, verdict)
+    header = _header(_language_name(language))
+    lines = "\n".join(highlighted_lines(text.rstrip("\n"), language))
+    body = f'<pre tabindex="0" role="region" aria-label="Code">{lines}</pre>'
+    if language in ("plantuml", "puml") and (steps := activity.parse(text)) is not None:
+        flow = f'<div class="hscroll" tabindex="0" role="region" aria-label="Diagram">{activity.draw(steps)}</div>'
+        return f'<figure class="codebox">{header}{flow}<details><summary>Text</summary>{body}</details></figure>\n'
     return f'<figure class="codebox">{header}{body}</figure>\n'
+
+
+def patch_box(text: str, verdict: Verdict | None = None) -> str:
+    """What a patch adds and removes, with line numbers, and whether it applies."""
+    names = list(dict.fromkeys(re.findall(r"^\+\+\+ (?:b/)?([^\t\n]+)", text, flags=re.MULTILINE)))
+    said = ""
+    if verdict is not None:
+        said = f'<span class="{"ok" if verdict.applies else "bad"}">{visible(verdict.sentence)}</span>'
+    header = _header(", ".join(names) or "Diff", said, COPY_BUTTON.replace("Copy", "Copy patch"))
+    rows = "".join(_patch_rows(text.rstrip("\n").split("\n")))
+    body = f'<div class="code" tabindex="0" role="region" aria-label="Patch"><ol>{rows}</ol></div>'
+    return f'<figure class="codebox">{header}{body}</figure>\n'
+
+
+def _header(name: str, said: str = "", button: str = COPY_BUTTON) -> str:
+    return f'<header><span class="grow cut">{visible(name)}</span>{said}{button}</header>'
 
 
 def clean(html: str) -> str:
@@ -124,12 +145,14 @@ def clean(html: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _rendered(text: str, chips: tuple[tuple[int, Chip], ...]) -> str:
-    return _render(text, dict(chips), set())
+def _rendered(text: str, chips: tuple[tuple[int, Chip], ...], patches: tuple[tuple[str, Verdict], ...]) -> str:
+    return _render(text, dict(chips), set(), dict(patches))
 
 
-def _render(text: str, chips: dict[int, Chip], mentioned: set[int]) -> str:
-    env: EnvType = {"chips": chips, "mentioned": mentioned, "open_links": []}
+def _render(
+    text: str, chips: dict[int, Chip], mentioned: set[int], patches: Mapping[str, Verdict] | None = None
+) -> str:
+    env: EnvType = {"chips": chips, "mentioned": mentioned, "open_links": [], "patches": patches or {}}
     return clean(_parser().render(text[:MAX_CHARS], env))
 
 
@@ -170,7 +193,8 @@ def _citation(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict,
 
 def _code(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
     language = _LANGUAGE.match(tokens[at].info.strip().lower())
-    return code_box(tokens[at].content, language.group() if language else "")
+    content = tokens[at].content
+    return code_box(content, language.group() if language else "", env["patches"].get(content))
 
 
 def _heading(self: RendererHTML, tokens: Tokens, at: int, options: OptionsDict, env: EnvType) -> str:
@@ -232,8 +256,25 @@ def _language_name(language: str) -> str:
     return _LANGUAGE_NAMES.get(language, language.capitalize()) or "Code"
 
 
-def _patch_row(line: str) -> str:
-    added = line.startswith("+") and not line.startswith("+++")
-    removed = line.startswith("-") and not line.startswith("---")
-    css_class = ' class="add"' if added else ' class="del"' if removed else ""
-    return f"<li{css_class}><span>{visible(line) or ' '}</span></li>\n"
+def _patch_rows(lines: Sequence[str]) -> Iterator[str]:
+    """Numbers count the old file for what is removed, else the new one; they begin with each hunk."""
+    old = new = 0
+    for line in lines:
+        if (hunk := _HUNK.match(line)) is not None:
+            old, new = int(hunk[1]), int(hunk[2])
+            yield _patch_row(line, "", "")
+        elif line.startswith(("+++", "---")):
+            yield _patch_row(line, "", "")
+        elif line.startswith("+"):
+            yield _patch_row(line, ' class="add"', f"+{new}" if new else "")
+            new += bool(new)
+        elif line.startswith("-"):
+            yield _patch_row(line, ' class="del"', f"-{old}" if old else "")
+            old += bool(old)
+        else:
+            yield _patch_row(line, "", str(new or ""))
+            old, new = old + bool(old), new + bool(new)
+
+
+def _patch_row(line: str, css_class: str, number: str) -> str:
+    return f'<li{css_class}><span class="ln">{number}</span><span>{visible(line) or " "}</span></li>\n'

@@ -36,6 +36,8 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute")
     revoked_at = models.DateTimeField(null=True, blank=True)
+    minute = models.PositiveBigIntegerField(default=0, help_text="Of the last request, in minutes since 1970")
+    requests_in_minute = models.PositiveIntegerField(default=0)
 
     class Meta:
         ordering = ["-pk"]
@@ -89,6 +91,7 @@ class Message(models.Model):
     answer = models.TextField(
         blank=True, help_text="Markdown with [n] markers, as the model wrote it; never source text"
     )
+    written = models.TextField(blank=True, help_text="What an earlier attempt wrote and this one goes on from")
     answered_by = models.CharField(max_length=200, blank=True, help_text="Model name; empty for an extractive answer")
     notices = models.JSONField(default=list, blank=True, help_text="Fallbacks and limits, as sentences")
     trace = models.JSONField(default=dict, blank=True)
@@ -105,6 +108,12 @@ class Message(models.Model):
 
     def __str__(self) -> str:
         return self.question[:80]
+
+    @property
+    def continuable(self) -> bool:
+        """Whether a model wrote a part of this answer and could go on."""
+        broken_off = self.state in (self.State.STOPPED, self.State.FAILED) or self.finish_reason == "length"
+        return broken_off and bool(self.answer and self.answered_by)
 
     @property
     def finished(self) -> bool:
@@ -186,6 +195,17 @@ class Feedback(models.Model):
 
     def __str__(self) -> str:
         return "helpful" if self.helpful else f"not helpful: {self.reason}"
+
+
+class ConversationShare(models.Model):
+    """A link under which signed-in people see a conversation, each with their own rights. Deleting it ends the link."""
+
+    conversation = models.OneToOneField(Conversation, on_delete=models.CASCADE, related_name="share")
+    token = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"share of {self.conversation_id}"
 
 
 class SignInLink(models.Model):

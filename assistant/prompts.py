@@ -19,10 +19,15 @@ Turn = tuple[str, str]  # question, answer
 
 HISTORY_SHARE = 0.25  # of what is left after instructions, question and room for the answer
 QUESTION_SHARE = 0.4
+WRITTEN_SHARE = 0.3
 MAX_HISTORY_TURNS = 6
 MAX_TURN_ANSWER_CHARS = 700
 MESSAGE_TOKENS = 8  # what a chat format adds around one message
 MINIMUM_PASSAGE_TOKENS = 60
+GO_ON = (
+    "The answer broke off there. Go on exactly where it stops, in the middle of a word if need be, "
+    "without repeating or announcing anything."
+)
 CUT = "\n… (cut to fit) …\n"
 
 _RULES = """\
@@ -45,7 +50,8 @@ _MODES = {
         "as the passages give them and context lines copied from them. Say in one or two sentences why it is right."
     ),
     "diagram": (
-        "Draw the flow as one diagram in a ```mermaid fence, or ```plantuml when the question asks for PlantUML. Take "
+        "Draw the flow as one diagram in a ```plantuml fence with activity syntax (start, :action;, if/else/endif, "
+        "while, stop), or in a ```mermaid fence when the question asks for Mermaid or another kind of diagram. Take "
         "every step from a passage. Under it, list the steps with their passages."
     ),
 }
@@ -83,17 +89,25 @@ def build(
     mark: str,
     context_tokens: int,
     answer_tokens: int,
+    written: str = "",
     count_tokens: Callable[[str], int] = estimate_tokens,
 ) -> Prompt:
-    """`passages` best first; `mark` is random and made for this request. Fits any context of 1,500 tokens or more."""
+    """`passages` best first; `mark` is random and made for this request. Fits any context of 1,500 tokens or more.
+
+    `written`: the beginning of the answer, for a model that goes on with it.
+    """
     instructions = f"{_RULES.format(mark=mark)}\n- {_MODES.get(mode, _MODES['explain'])}"
     room = context_tokens - answer_room(context_tokens, answer_tokens) - count_tokens(instructions) - 3 * MESSAGE_TOKENS
     asked = _shortened(mask_secrets(question), int(room * QUESTION_SHARE), count_tokens)
     room -= count_tokens(asked)
+    begun = _end_of(written, int(room * WRITTEN_SHARE), count_tokens)
+    room -= sum(count_tokens(text) + MESSAGE_TOKENS for text in (begun, GO_ON)) if begun else 0
     turns = _recent_turns(history, int(room * HISTORY_SHARE), count_tokens)
     room -= sum(_turn_tokens(turn, count_tokens) for turn in turns)
     blocks = _fitting_blocks(passages, mark, room, count_tokens)
     messages = _messages(instructions, turns, _best_at_both_ends(blocks), asked)
+    if begun:
+        messages += ({"role": "assistant", "content": begun}, {"role": "user", "content": GO_ON})
     return Prompt(
         messages=messages,
         used=tuple(passage.number for passage in passages[: len(blocks)]),
@@ -115,6 +129,14 @@ def _shortened(text: str, tokens: int, count_tokens: Callable[[str], int]) -> st
         if keep < 2:
             return text[: max(tokens, 1)]
         text = text[: keep - keep // 3] + CUT + text[len(text) - keep // 3 :]
+    return text
+
+
+def _end_of(written: str, tokens: int, count_tokens: Callable[[str], int]) -> str:
+    """The last part of a text that fits, with secrets masked."""
+    text = mask_secrets(written)
+    while text and (used := count_tokens(text)) > max(tokens, 1):
+        text = text[len(text) - int(len(text) * max(tokens, 1) / used * 0.95) :]
     return text
 
 

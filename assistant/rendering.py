@@ -7,13 +7,13 @@ from itertools import groupby
 
 from django.utils.safestring import SafeString, mark_safe
 
-from assistant import citations, markdown, source_view
+from assistant import citations, markdown, patches, source_view
 from assistant.citations import Evidence
 from assistant.models import Message
 from assistant.source_view import PassageView, Row
 from indexing.highlighting import visible
 
-WITHHELD = "This answer draws on a repository that you can no longer read, so it is not shown."
+WITHHELD = "This answer draws on a repository that you cannot read, so it is not shown."
 
 
 def answer_html(
@@ -32,7 +32,7 @@ def answer_html(
     chips = markdown.chips_of(evidence, link, changed)
     cited = [item for item in evidence if item.cited]
     if message.answered_by or not cited:
-        return markdown.render(message.answer, chips)
+        return markdown.render(message.answer, chips, patches.check_patches(message.answer, evidence))
     passages = source_view.read_passages(cited)
     boxes = [
         _file_box(list(items), passages, chips)

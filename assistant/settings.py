@@ -113,6 +113,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "assistant.api_border.api_border",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -249,7 +250,12 @@ SEARCH_CANDIDATES_PER_QUERY = _number("SEARCH_CANDIDATES_PER_QUERY", 15)
 SEARCH_MINIMUM_COSINE = _decimal("SEARCH_MINIMUM_COSINE", 0.2)  # (1 + cosine) / 2 = 0.6
 SIMILAR_MINIMUM_COSINE = _decimal("SIMILAR_MINIMUM_COSINE", 0.4)  # of "find similar code"
 RERANK_CANDIDATES = _number("RERANK_CANDIDATES", 20)
+RERANK_TRUST = _decimal("RERANK_TRUST", 0.05)  # share of the best score that a grade of the model is worth
 EVIDENCE_PASSAGES = _number("EVIDENCE_PASSAGES", 8)
+
+# JSON API.
+API_REQUESTS_PER_MINUTE = _number("API_REQUESTS_PER_MINUTE", 300)  # of one token
+API_MAX_BODY_BYTES = _number("API_MAX_BODY_BYTES", 256_000)
 
 LOG_LEVEL = _text("LOG_LEVEL", "INFO")
 LOGGING = {

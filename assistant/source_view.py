@@ -33,6 +33,8 @@ MAX_VIEW_BYTES = 20_000_000
 MAX_OUTLINE_BYTES = 1_000_000
 MAX_SYMBOLS = 500
 PASSAGE_LINES = 30
+MAX_SNIPPET_LINES = 500
+MAX_SNIPPET_BYTES = 100_000
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LETTERS = {"function": "F", "method": "M", "class": "C", "interface": "I", "struct": "S", "enum": "E", "trait": "T"}
@@ -198,6 +200,46 @@ def read_places(repository: Repository, commit: str, path: bytes, ranges: Sequen
         rows, _cut = file.rows(line, line, (start, end), [])
         found.append(rows[0])
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """Masked text of a byte range and its lines."""
+
+    text: str
+    language: str
+    encoding: str
+    blob_id: str
+    size_bytes: int
+    start_byte: int
+    end_byte: int
+    start_line: int
+    end_line: int
+
+
+def read_snippet(
+    repository: Repository, commit: str, path: bytes, byte_range: tuple[int, int], line_range: tuple[int, int]
+) -> Snippet:
+    """The text of a range of bytes, else of lines, else of the file's beginning. A large range is cut at its end.
+
+    Raises SourceNotFound.
+    """
+    file = _File(_read_source(repository, commit, path))
+    size = len(file.source.raw)
+    start, end = byte_range
+    if not end:
+        first = max(1, line_range[0])
+        last = min(line_range[1] or first + WINDOW_LINES - 1, file.lines.line_count)
+        if first > last:
+            raise SourceNotFound(f"The file has {file.lines.line_count:,} lines.")
+        start, end = file.lines.line_start(first), file.lines.line_start(last + 1)
+    if not 0 <= start < end <= size:
+        raise SourceNotFound(f"The file has {size:,} bytes; there is no range {start}-{end} in it.")
+    last_line = file.lines.line_of(start) + MAX_SNIPPET_LINES
+    end = min(end, start + MAX_SNIPPET_BYTES, file.lines.line_start(last_line))
+    first, last = file.lines.lines_of(start, end)
+    source, text = file.source, file.masked_text(start, end)
+    return Snippet(text, source.language, source.encoding, source.blob_id, size, start, end, first, last)
 
 
 def read_passages(evidence: Sequence[Evidence], *, max_lines: int = PASSAGE_LINES) -> dict[int, PassageView]:

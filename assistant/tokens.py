@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from assistant.models import ApiToken
@@ -73,6 +76,28 @@ def principal_of(token: ApiToken) -> Principal:
         return whole
     ids = frozenset(token.repositories.values_list("pk", flat=True))
     return Principal(user_id=whole.user_id, sees_all=whole.sees_all, repository_ids=ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What is left of this minute's requests."""
+
+    limit: int
+    remaining: int
+    reset_seconds: int
+    exceeded: bool
+
+
+def count_request(token: ApiToken) -> Allowance:
+    """Count one request of this minute. In the database, so the limit holds exactly for any number of processes."""
+    now = time.time()
+    minute, limit = int(now // 60), settings.API_REQUESTS_PER_MINUTE
+    with transaction.atomic():
+        row = ApiToken.objects.filter(pk=token.pk)
+        if not row.filter(minute=minute).update(requests_in_minute=F("requests_in_minute") + 1):
+            row.update(minute=minute, requests_in_minute=1)
+        used = row.values_list("requests_in_minute", flat=True).get()
+    return Allowance(limit, max(0, limit - used), 60 - int(now % 60), exceeded=used > limit)
 
 
 def revoke(token: ApiToken) -> None:

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from assistant import account, code_views, health, sign_in, views
+from assistant import account, api, code_views, evaluation_page, health, sign_in, views
 from indexing import webhooks
 
 urlpatterns = [
@@ -20,10 +20,15 @@ urlpatterns = [
     path("c/<uuid:conversation_id>/pin/", views.pin_conversation, name="pin_conversation"),
     path("c/<uuid:conversation_id>/delete/", views.delete_conversation, name="delete_conversation"),
     path("c/<uuid:conversation_id>/export.md", views.export_conversation, name="export_conversation"),
+    path("c/<uuid:conversation_id>/export.json", views.export_conversation_json, name="export_conversation_json"),
+    path("c/<uuid:conversation_id>/share/", views.share_conversation, name="share_conversation"),
+    path("s/<str:token>/", views.shared_conversation, name="shared"),
     path("m/<uuid:message_id>/", views.answer, name="answer"),
     path("m/<uuid:message_id>/events/", views.answer_events, name="answer_events"),
     path("m/<uuid:message_id>/stop/", views.stop_answer, name="stop_answer"),
     path("m/<uuid:message_id>/retry/", views.retry_answer, name="retry_answer"),
+    path("m/<uuid:message_id>/continue/", views.continue_answer, name="continue_answer"),
+    path("m/<uuid:message_id>/edit/", views.edit_question, name="edit_question"),
     path("m/<uuid:message_id>/feedback/", views.feedback, name="feedback"),
     path("m/<uuid:message_id>/trace/", views.trace, name="trace"),
     path("m/<uuid:message_id>/trace.json", views.trace_json, name="trace_json"),
@@ -38,11 +43,13 @@ urlpatterns = [
     path("repositories/", include("indexing.urls")),
     path("webhooks/<int:repository_id>/", webhooks.receive, name="webhook"),
     path("search/", include("search.urls")),
+    path("evaluation/", evaluation_page.evaluation, name="evaluation"),
     path("account/tokens/", account.token_page, name="tokens"),
     path("account/tokens/<int:token_id>/revoke/", account.revoke_token, name="revoke_token"),
     path("sign-in/", views.SignIn.as_view(), name="sign_in"),
     path("sign-in/<str:token>/", sign_in.use_link, name="sign_in_link"),
     path("sign-out/", LogoutView.as_view(next_page="sign_in"), name="sign_out"),
+    path("api/v1/", api.urls),
     path("healthz", health.healthz, name="healthz"),
     path("admin/", admin.site.urls),
 ]

@@ -1,4 +1,4 @@
-"""The chat: asking, streaming, stopping, retrying, rating; the trace beside it; conversations and sign-in.
+"""The chat: asking, streaming, stopping, retrying, rating, sharing; the trace beside it; conversations and sign-in.
 
 Every row is fetched through what its reader may see, and what is not found or not allowed is the same 404.
 Views that start an answer are async: an answer is a task of the web server's own event loop.
@@ -25,9 +25,9 @@ from assistant import answering, completing, conversations, exporting, live_answ
 from assistant.citations import Evidence
 from assistant.context_processors import conversation_groups
 from assistant.errors import InvalidQuestion
-from assistant.exchanges import exchanges_of
+from assistant.exchanges import exchanges_of, page_url
 from assistant.forms import QuestionForm
-from assistant.models import Conversation, Message
+from assistant.models import Conversation, ConversationShare, Message
 from assistant.scoping import read_question, scope_tokens
 from assistant.suggesting import suggestions
 from assistant.trace_pane import trace_pane
@@ -149,6 +149,38 @@ async def retry_answer(request: HttpRequest, message_id: uuid.UUID) -> HttpRespo
     return await sync_to_async(_answer)(request, message)
 
 
+async def continue_answer(request: HttpRequest, message_id: uuid.UUID) -> HttpResponse:
+    """Let the model write the rest of an answer that broke off."""
+    if request.method != "POST":
+        return HttpResponse(status=405, headers={"Allow": "POST"})
+    message = await sync_to_async(_message)(request, message_id)
+    message = await sync_to_async(conversations.go_on)(message)
+    answering.start_answer(message.pk)
+    return await sync_to_async(_answer)(request, message)
+
+
+async def edit_question(request: HttpRequest, message_id: uuid.UUID) -> HttpResponse:
+    """The last question in other words; the page is loaded anew, because its answer is."""
+    if request.method != "POST":
+        return HttpResponse(status=405, headers={"Allow": "POST"})
+    edited = await sync_to_async(_edit)(request, message_id)
+    if isinstance(edited, HttpResponse):
+        return edited
+    answering.start_answer(edited.pk)
+    return redirect(f"{reverse('conversation', args=[edited.conversation_id])}#m-{edited.pk}")
+
+
+def _edit(request: HttpRequest, message_id: uuid.UUID) -> Message | HttpResponse:
+    """The queued message, or the page again with what was typed in its composer."""
+    message = _message(request, message_id)
+    typed = request.POST.get("question", "")
+    try:
+        return conversations.edit(message, typed)
+    except InvalidQuestion as error:
+        form = QuestionForm({"question": typed, "request_id": uuid.uuid4(), "mode": message.mode})
+        return _refuse(request, form, str(error), message.conversation)
+
+
 @require_POST
 def feedback(request: HttpRequest, message_id: uuid.UUID) -> HttpResponse:
     message = _message(request, message_id)
@@ -214,6 +246,39 @@ def export_conversation(request: HttpRequest, conversation_id: uuid.UUID) -> Htt
         content_type="text/markdown; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="conversation-{row.pk}.md"'},
     )
+
+
+@require_GET
+def export_conversation_json(request: HttpRequest, conversation_id: uuid.UUID) -> HttpResponse:
+    row = _conversation(request, conversation_id)
+    return JsonResponse(
+        exporting.to_json(row, _principal(request)),
+        json_dumps_params={"indent": 1, "ensure_ascii": False},
+        headers={"Content-Disposition": f'attachment; filename="conversation-{row.pk}.json"'},
+    )
+
+
+# --- sharing
+
+
+@require_POST
+def share_conversation(request: HttpRequest, conversation_id: uuid.UUID) -> HttpResponse:
+    row = _conversation(request, conversation_id)
+    if request.POST.get("shared") == "1":
+        conversations.share(row)
+    else:
+        conversations.end_share(row)
+    return redirect("conversation", row.pk)
+
+
+@require_GET
+@never_cache
+def shared_conversation(request: HttpRequest, token: str) -> HttpResponse:
+    """Somebody else's conversation, as far as its reader may read the code that it cites."""
+    share = get_object_or_404(ConversationShare.objects.select_related("conversation__owner"), token=token)
+    thread = list(share.conversation.messages.select_related("conversation").order_by("position"))
+    exchanges = exchanges_of(thread, _user(request), link=page_url)
+    return render(request, "shared.html", {"shared": share.conversation, "exchanges": exchanges})
 
 
 # --- the pane beside the conversation
@@ -295,9 +360,15 @@ def _page(request: HttpRequest, row: Conversation) -> Context:
     form = QuestionForm(initial={"request_id": uuid.uuid4(), "mode": thread[-1].mode if thread else "explain"})
     return {
         "conversation": row,
+        "share_url": _share_url(request, row),
         "exchanges": exchanges_of(thread, _user(request)),
         "running": any(not message.finished for message in thread),
     } | _composer(form, tokens, row)
+
+
+def _share_url(request: HttpRequest, row: Conversation) -> str:
+    share = ConversationShare.objects.filter(conversation=row).first()
+    return request.build_absolute_uri(reverse("shared", args=[share.token])) if share is not None else ""
 
 
 def _composer(form: QuestionForm, tokens: Sequence[str], row: Conversation | None = None) -> Context:

@@ -36,14 +36,24 @@ _SEARCHES = ThreadPoolExecutor(max_workers=8, thread_name_prefix="search")
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """Passages that an answer is written from, and how they were found."""
+
+    hits: tuple[Hit, ...]
+    trace: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
-    """Everything that an answer depends on."""
+    """Everything that an answer depends on. `written` is what it goes on from, under the passages of `earlier`."""
 
     question: str
     principal: Principal
     scope: Scope = Scope()  # frozen
     mode: str = "explain"
     history: tuple[Turn, ...] = ()
+    written: str = ""
+    earlier: Found | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +97,28 @@ class _Found:
     texts: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """What a model writes from. `looked`: where the search looked, for an answer that cites nothing."""
+
+    hits: tuple[Hit, ...]
+    texts: tuple[str, ...]
+    trace: Json
+    looked: str = ""
+
+
 async def write(ask: Ask) -> AsyncGenerator[Step, None]:
     """The steps of an answer as they happen; the last one is an `Answer`. Stores nothing.
 
     Raises SearchError and what a bug raises. A model that fails gives ranked passages and says why.
     """
     started = time.perf_counter()
+    if ask.earlier is not None and llm.configured():
+        going_on = _going_on(ask, ask.earlier, started)
+        async with contextlib.aclosing(going_on):
+            async for step in going_on:
+                yield step
+        return
     searching = _searching(ask)
     async with contextlib.aclosing(searching):
         async for news in searching:
@@ -105,6 +131,19 @@ async def write(ask: Ask) -> AsyncGenerator[Step, None]:
     for notice in found.result.trace.notices:
         yield Notice(notice)
     writing = _written(ask, found, trace, started)
+    async with contextlib.aclosing(writing):
+        async for step in writing:
+            yield step
+
+
+async def _going_on(ask: Ask, earlier: Found, started: float) -> AsyncGenerator[Step, None]:
+    """No search: the numbers in what was written stand for the passages it was written from."""
+    stages = [stage for stage in earlier.trace.get("stages", []) if stage["name"] not in ("first_token", "write")]
+    trace = earlier.trace | {"stages": stages}
+    texts = await in_thread(snippets.read_snippets, earlier.hits, executor=_SEARCHES)
+    yield Evidence(earlier.hits, final=True, trace=trace)
+    yield Text(ask.written)
+    writing = _modelled(ask, _Material(earlier.hits, tuple(texts), trace), started)
     async with contextlib.aclosing(writing):
         async for step in writing:
             yield step
@@ -156,33 +195,35 @@ async def _written(ask: Ask, found: _Found, trace: Json, started: float) -> Asyn
         yield Answer(Mentions((), ()), await verified_numbers(found.hits), trace, finish_reason="not_found")
     elif not llm.configured():
         yield Notice(extractive.LABEL)
-        async for step in _ranked(found, trace):
+        async for step in _ranked(found.hits, trace):
             yield step
     else:
-        writing = _modelled(ask, found, trace, started)
+        looked = extractive.looked(found.result.trace, minimum_cosine=minimum)
+        writing = _modelled(ask, _Material(found.hits, found.texts, trace, looked), started)
         async with contextlib.aclosing(writing):
             async for step in writing:
                 yield step
 
 
-async def _ranked(found: _Found, trace: Json) -> AsyncGenerator[Step, None]:
-    text = extractive.compose(found.hits)
+async def _ranked(hits: tuple[Hit, ...], trace: Json) -> AsyncGenerator[Step, None]:
+    text = extractive.compose(hits)
     yield Text(text)
-    mentions = citations.mentions(text, range(1, len(found.hits) + 1))
-    verified = await verified_numbers(found.hits)
+    mentions = citations.mentions(text, range(1, len(hits) + 1))
+    verified = await verified_numbers(hits)
     for notice in _doubts(mentions, verified):
         yield Notice(notice)
     yield Answer(mentions, verified, trace, finish_reason="extractive")
 
 
-async def _modelled(ask: Ask, found: _Found, trace: Json, started: float) -> AsyncGenerator[Step, None]:
+async def _modelled(ask: Ask, material: _Material, started: float) -> AsyncGenerator[Step, None]:
     """The model's text as it comes. A model that fails before its first word is replaced by ranked passages."""
-    prompt = _prompt(ask, found)
+    hits, trace = material.hits, material.trace
+    prompt = _prompt(ask, hits, material.texts)
     for notice in prompt.notices:
         yield Notice(notice)
     clock = _WritingClock(trace, started)
     yield clock.begin()
-    written: list[str] = []
+    written: list[str] = [ask.written]
     finish_reason, failure = "", None
     parts = llm.stream(
         prompt.messages,
@@ -199,7 +240,7 @@ async def _modelled(ask: Ask, found: _Found, trace: Json, started: float) -> Asy
                     clock.wrote()
                     written.append(part.text)
                     yield Text(part.text)
-        if not "".join(written).strip():
+        if not "".join(written[1:]).strip():
             raise LLMBadReply(f"{llm.model_name()} returned an empty answer.")
     except LLMError as error:
         failure = error
@@ -207,23 +248,23 @@ async def _modelled(ask: Ask, found: _Found, trace: Json, started: float) -> Asy
     if failure is not None and not "".join(written).strip():
         logger.warning("answered without the model: %s", type(failure).__name__)
         yield Notice(f"{failure} {extractive.RANKED_ONLY}")
-        async for step in _ranked(found, trace):
+        async for step in _ranked(hits, trace):
             yield step
         return
     mentions = citations.mentions("".join(written), prompt.used)
-    verified = await verified_numbers(found.hits)
-    for notice in _afterthoughts(found, mentions, verified, finish_reason):
+    verified = await verified_numbers(hits)
+    for notice in _afterthoughts(material.looked, mentions, verified, finish_reason):
         yield Notice(notice)
     error_text = f"{failure} {conversations.TEXT_IS_SAVED}" if failure is not None else ""
     yield Answer(mentions, verified, trace, llm.model_name(), finish_reason, error_text)
 
 
-def _prompt(ask: Ask, found: _Found) -> prompts.Prompt:
+def _prompt(ask: Ask, hits: Sequence[Hit], texts: Sequence[str]) -> prompts.Prompt:
     passages = [
         prompts.Passage(
             number, hit.repository, hit.display_path, hit.start_line, hit.end_line, hit.symbol, hit.language, text
         )
-        for number, (hit, text) in enumerate(zip(found.hits, found.texts, strict=True), start=1)
+        for number, (hit, text) in enumerate(zip(hits, texts, strict=True), start=1)
     ]
     return prompts.build(
         ask.question,
@@ -233,6 +274,7 @@ def _prompt(ask: Ask, found: _Found) -> prompts.Prompt:
         mark=secrets.token_hex(8),
         context_tokens=settings.LLM_CONTEXT_TOKENS,
         answer_tokens=settings.LLM_MAX_ANSWER_TOKENS,
+        written=ask.written,
     )
 
 
@@ -265,11 +307,10 @@ class _WritingClock:
         return round((moment - self._started) * 1000, 1)
 
 
-def _afterthoughts(found: _Found, mentions: Mentions, verified: Sequence[int], finish_reason: str) -> list[str]:
+def _afterthoughts(looked: str, mentions: Mentions, verified: Sequence[int], finish_reason: str) -> list[str]:
     notices = _doubts(mentions, verified)
     if not mentions.cited:
-        looked = extractive.looked(found.result.trace, minimum_cosine=settings.SEARCH_MINIMUM_COSINE)
-        notices.append(f"This answer cites no passage, so nothing in it could be verified. {looked}")
+        notices.append(f"This answer cites no passage, so nothing in it could be verified. {looked}".rstrip())
     if finish_reason == "length":
         notices.append(f"The answer reached the length limit of {llm.model_name()}.")
     return notices

@@ -1,4 +1,7 @@
-"""Who is asking. Every function that reads repositories takes a `Principal`; `visible_to` applies it."""
+"""Who is asking. Every function that reads repositories takes a `Principal`; `visible_to` applies it.
+
+A `Caller` is what the border of the API makes of a token: the person, what it reads as, and whether staff rights count.
+"""
 
 from __future__ import annotations
 
@@ -31,3 +34,12 @@ class Principal:
     def operator(cls) -> Principal:
         """The person at the server's shell: management commands and the worker."""
         return cls(user_id=None, sees_all=True)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who sent a request to the API. `is_staff` only when the token was made for that as well."""
+
+    user: User
+    principal: Principal
+    is_staff: bool

@@ -15,14 +15,16 @@ from django.contrib.auth.models import User
 from django.db.models import Prefetch, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.timesince import timesince
 
 from indexing.access import Principal
 from indexing.building import request_build
+from indexing.chunk_checks import CHECKS
 from indexing.errors import IndexingError
-from indexing.models import Index, Job, LLMCall, Mirror, Repository, SkippedFile, new_webhook_secret
+from indexing.judging import MARKS
+from indexing.models import ChunkReview, Index, Job, LLMCall, Mirror, Repository, SkippedFile, new_webhook_secret
 from indexing.registering import register, remove
 from indexing.sources import Source, check_ref, parse_source
 from indexing.status import status_of
@@ -310,3 +312,54 @@ class LLMCallAdmin(RecordAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LLMCall]:
         return LLMCall.objects.filter(Q(repository=None) | Q(repository__in=_visible(request)))
+
+
+@admin.register(ChunkReview)
+class ChunkReviewAdmin(RecordAdmin):
+    list_display = ("created_at", "repository", "short_commit", "files", "chunks", "problem_count", "judged", "percent")
+    list_filter = (("repository", admin.RelatedOnlyFieldListFilter),)
+    list_select_related = ("repository",)
+    fields = ("repository", "commit", "files", "chunks", "found", "places", "percent", "marks", "model", "notice")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ChunkReview]:
+        return ChunkReview.objects.filter(repository__in=_visible(request))
+
+    @admin.display(description="commit")
+    def short_commit(self, review: ChunkReview) -> str:
+        return review.commit[:10]
+
+    @admin.display(description="problems")
+    def problem_count(self, review: ChunkReview) -> int:
+        return sum(review.problems.values())
+
+    @admin.display(description="judged")
+    def judged(self, review: ChunkReview) -> int:
+        return len(review.marked)
+
+    @admin.display(description="score")
+    def percent(self, review: ChunkReview) -> str:
+        return "" if review.score is None else f"{100 * review.score:.0f} %"
+
+    @admin.display(description="problems")
+    def found(self, review: ChunkReview) -> SafeString:
+        rows = ((count, CHECKS.get(check, check)) for check, count in review.problems.items())
+        return format_html_join(mark_safe("<br>"), "{} × {}", rows)
+
+    @admin.display(description="places")
+    def places(self, review: ChunkReview) -> SafeString:
+        rows = (
+            (row["path"], row["line"], CHECKS.get(row["check"], row["check"]), row["detail"]) for row in review.examples
+        )
+        return format_html_join(mark_safe("<br>"), "{}:{} {} ({})", rows)
+
+    @admin.display(description="marks")
+    def marks(self, review: ChunkReview) -> SafeString:
+        rows = (
+            (row["path"], row["start_line"], row["end_line"], row["symbol"], _marks(row), row["remark"])
+            for row in review.marked
+        )
+        return format_html_join(mark_safe("<br>"), "{}:{}-{} {} — {} {}", rows)
+
+
+def _marks(row: dict[str, Any]) -> str:  # Any: JSON
+    return ", ".join(f"{name} {row[name]}" for name in MARKS)

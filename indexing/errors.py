@@ -11,6 +11,7 @@ IndexingError                     base: its text is a whole sentence that may be
 |-- IndexFormatError              index files that cannot be used
 |   |-- DamagedIndex              a size or checksum differs
 |   `-- UnsupportedFormat         written by another version of the format
+|-- InvalidCursor                 a page was asked for that no page before it named
 |-- EmbeddingError                the model cannot be loaded or did not answer
 |-- BuildCancelled                a person stopped the build
 |-- LeaseLost                     another worker holds this build now
@@ -63,6 +64,10 @@ class DamagedIndex(IndexFormatError):
 
 
 class UnsupportedFormat(IndexFormatError):
+    pass
+
+
+class InvalidCursor(IndexingError):
     pass
 
 

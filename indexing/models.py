@@ -292,3 +292,25 @@ class LLMCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.purpose} by {self.model}"
+
+
+class ChunkReview(models.Model):
+    """One run of `judge_chunks`: what the automatic checks found, and what a model thinks of a sample."""
+
+    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="chunk_reviews")
+    commit = models.CharField(max_length=64)
+    files = models.PositiveIntegerField()
+    chunks = models.PositiveIntegerField()
+    problems = models.JSONField(default=dict, help_text="Check -> how often it failed")
+    examples = models.JSONField(default=list, help_text="Places of problems: check, path, line, detail")
+    model = models.CharField(max_length=200, blank=True)
+    score = models.FloatField(null=True, blank=True, help_text="Mean of all marks, from 0 to 1")
+    marked = models.JSONField(default=list, help_text="The sample: path, lines, symbol, marks from 1 to 5, remark")
+    notice = models.CharField(max_length=500, blank=True, help_text="Why fewer were judged than asked for")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"chunks of {self.repository} at {self.commit[:10]}"

@@ -17,15 +17,19 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from django.conf import settings
 
 from indexing.access import Principal
 from indexing.models import Repository
+from search import models
 from search.comparing import Key
 from search.errors import EvaluationError
 from search.index_cache import opened
-from search.metrics import Place, Target, ndcg, recall, reciprocal_rank
+from search.metrics import Place, Target, found_ranks, ndcg, recall, reciprocal_rank
 from search.pipeline import search
+from search.reranking import blend
 from search.results import Hit, QueryPlan, Scope, SearchOptions, Stage
+from search.scripted_judges import judged
 
 DEPTH = 10
 CANDIDATES = 50  # as many as a judge could be shown: what is not among them, nobody can rank first
@@ -46,11 +50,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How questions are asked. `pool`: ids searched together; empty: each question in its own repository."""
+    """How questions are asked. `pool`: ids searched together; empty: each question in its own repository.
+
+    `judge`: one of JUDGES re-ranks the candidates as a language model would; empty: nobody does.
+    """
 
     options: SearchOptions = SearchOptions()  # frozen
     pool: frozenset[int] = frozenset()
     plans: Mapping[Question, QueryPlan] = field(default_factory=dict)
+    judge: str = ""
 
     def with_plans(self, plans: Mapping[Question, QueryPlan]) -> Way:
         return replace(self, plans=plans)
@@ -96,6 +104,16 @@ def _read(file: Path) -> Iterable[Question]:
         raise EvaluationError(f"{file} is not a list of questions: {error!r}.") from error
 
 
+def stored_questions(name: str) -> list[Question]:
+    """Questions of a set from the admin, under the full names of their repositories. Raises EvaluationError."""
+    rows = models.Question.objects.filter(question_set__name=name).select_related("repository")
+    questions = [Question(row.repository.name, row.query, row.targets, "") for row in rows]
+    if not questions:
+        known = ", ".join(models.QuestionSet.objects.values_list("name", flat=True)[:20]) or "none yet"
+        raise EvaluationError(f"There is no question set {name} with questions. There are: {known}.")
+    return questions
+
+
 def _target(target: str | dict[str, Any]) -> Target:  # Any: JSON
     if isinstance(target, str):
         return Target(target)
@@ -130,7 +148,8 @@ def _ask(question: Question, repository: Repository, way: Way) -> Outcome:
         options=way.options,
     )
     milliseconds = (time.perf_counter() - begun) * 1000
-    places = [_place(hit, repository) for hit in result.hits]
+    candidates = [_place(hit, repository) for hit in result.hits]
+    places = _reranked(question, result.hits, candidates, way.judge) if way.judge else candidates
     chosen = [choice.repository_id for choice in result.trace.repositories]
     return Outcome(
         question=question,
@@ -138,7 +157,7 @@ def _ask(question: Question, repository: Repository, way: Way) -> Outcome:
         ndcg=ndcg(places, question.targets, depth=DEPTH),
         recall=recall(places, question.targets, depth=DEPTH),
         reciprocal_rank=reciprocal_rank(places, question.targets, depth=DEPTH),
-        candidate_recall=recall(places, question.targets, depth=CANDIDATES),
+        candidate_recall=recall(candidates, question.targets, depth=CANDIDATES),
         choice_rank=chosen.index(repository.pk) + 1 if repository.pk in chosen else 0,
         stages=result.trace.stages,
         milliseconds=milliseconds,
@@ -150,6 +169,13 @@ def _place(hit: Hit, repository: Repository) -> Place:
     if hit.repository_id != repository.pk:
         return Place("", 0, 0)
     return Place(hit.display_path, hit.start_line, hit.end_line)
+
+
+def _reranked(question: Question, hits: Sequence[Hit], candidates: Sequence[Place], judge: str) -> list[Place]:
+    shown = candidates[: settings.RERANK_CANDIDATES]
+    grades = judged(judge, [any(found_ranks([place], question.targets)) for place in shown], question=question.query)
+    verdict = blend([hit.score for hit in hits[: len(shown)]], grades, trust=settings.RERANK_TRUST)
+    return [shown[position] for position in verdict.order]
 
 
 def _main_language(repository: Repository) -> str:

@@ -7,8 +7,13 @@ place of its file or, when it names lines, of the first place of its file that o
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from search.errors import EvaluationError
+
+_TARGET = re.compile(r"(?P<path>.+?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,19 @@ class Target:
     path: str
     start_line: int | None = None
     end_line: int | None = None
+
+
+def parse_target(text: str) -> Target:
+    """`src/app.py`, `src/app.py:10` or `src/app.py:10-24`. Raises EvaluationError when no such lines can exist."""
+    match = _TARGET.fullmatch(text.strip())
+    if match is None or match["first"] is None:
+        return Target(text.strip())
+    first, last = int(match["first"]), int(match["last"] or match["first"])
+    if not 1 <= first <= last:
+        raise EvaluationError(
+            f"{text.strip()} names no lines: they count from 1, and the last is not before the first."
+        )
+    return Target(match["path"], first, last)
 
 
 def ndcg(places: Sequence[Place], targets: Sequence[Target], *, depth: int = 10) -> float:

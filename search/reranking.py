@@ -1,14 +1,16 @@
-"""Hits and their code -> the hits that a language model finds relevant, most useful first.
+"""Hits and their code -> the hits in an order that heeds a language model's grades.
 
-The model sees numbered passages and answers with grades. What a reply does not say, or says in a way that cannot be
-read, never loses a hit: those keep their earlier order. A judge that drops everything is not followed.
+The model sees numbered passages and answers with grades. A grade is added to the search score, so it decides between
+near equals and cannot overturn what search is sure of: models err, and more often than search does about its first
+hit. What a reply does not say, or says in a way that cannot be read, changes nothing for a hit. A judge that drops
+everything is not followed.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -29,7 +31,9 @@ MAX_LABEL_CHARS = 300
 MAX_REASON_CHARS = 200
 IRRELEVANT_BELOW = 0.25  # on the scale 0 to 3: only a clear zero drops a hit
 TOP_GRADE = 3.0
-UNGRADED = 1.0  # named in the ranking, without a grade
+UNGRADED = 1.0  # named in the ranking without a grade; "related" neither lifts nor lowers a hit
+ORDER_SHARE = 0.5  # of a grade: what lies between the first and the last place in the reply
+DROPPED_BELOW = 0.4  # of the best score: what search itself thinks more of is moved down, never dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,43 @@ def rerank(
 
 def _unchanged(hits: Sequence[Hit], keep: int, state: str, notice: str) -> Reranked:
     return Reranked(hits=tuple(hits[:keep]), dropped=(), state=state, notice=notice)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Positions of hits: `order` best first, and `dropped` in search order. Together they are all positions."""
+
+    order: tuple[int, ...]
+    dropped: tuple[int, ...]
+
+
+def blend(scores: Sequence[float], grades: Mapping[int, float], *, trust: float) -> Verdict:
+    """`scores` in search order; `grades`: position -> 0 to 3, in the order of the reply. Ties keep the search order.
+
+    A grade is worth `trust` of the best score; a later place in the reply takes a little of it. Nothing is dropped
+    unless something is found relevant.
+    """
+    values = _falling_shares(scores)
+    if not any(grade >= IRRELEVANT_BELOW for grade in grades.values()):
+        return Verdict(tuple(range(len(values))), ())
+    lift = {
+        position: trust * (grade - UNGRADED - ORDER_SHARE * place / len(grades)) / TOP_GRADE
+        for place, (position, grade) in enumerate(grades.items())
+    }
+    dropped = [
+        i for i, value in enumerate(values) if value < DROPPED_BELOW and grades.get(i, TOP_GRADE) < IRRELEVANT_BELOW
+    ]
+    order = sorted(set(range(len(values))) - set(dropped), key=lambda i: (-values[i] - lift.get(i, 0.0), i))
+    return Verdict(tuple(order), tuple(dropped))
+
+
+def _falling_shares(scores: Sequence[float]) -> list[float]:
+    """Scores over the first one. Search puts a file's later passages lower than their scores say: so does this."""
+    shares, share = [], 1.0
+    for score in scores:
+        share = min(share, max(0.0, score) / (scores[0] or 1.0))
+        shares.append(share)
+    return shares
 
 
 # The prompt.
@@ -202,7 +243,13 @@ def _entries(value: Any) -> list[Any]:  # Any: JSON
 
 
 def _grades(judgements: dict[int, _Judgement]) -> dict[int, float]:
-    """Passage number -> grade on the scale 0 to 3. Bare numbers share one scale: 3, 10 or 100, what holds them all."""
+    """Passage number -> grade on the scale 0 to 3. Bare numbers share one scale: 3, 10 or 100, what holds them all.
+
+    A mere list of numbers is an order: its first gets the top grade, and the grades fall evenly to UNGRADED.
+    """
+    if not any(judgement.relevance for judgement in judgements.values()):
+        step = (TOP_GRADE - UNGRADED) / len(judgements)
+        return {number: TOP_GRADE - place * step for place, number in enumerate(judgements)}
     bare = [j.relevance[0] for j in judgements.values() if j.relevance and not j.relevance[1]]
     scale = next((top for top in (TOP_GRADE, 10.0) if max(bare, default=0) <= top), 100.0)
     grades = {}
@@ -214,21 +261,19 @@ def _grades(judgements: dict[int, _Judgement]) -> dict[int, float]:
 
 def _merged(hits: Sequence[Hit], judgements: dict[int, _Judgement], keep: int) -> Reranked:
     grades = _grades(judgements)
-    relevant = [number for number in judgements if grades[number] >= IRRELEVANT_BELOW]
-    if not relevant:
+    if not any(grade >= IRRELEVANT_BELOW for grade in grades.values()):
         notice = "The model found none of the results relevant: the search order is shown."
         return _unchanged(hits, keep, "failed", notice)
-    relevant.sort(key=lambda number: -grades[number])  # stable: the reply's order within a grade
-    unjudged = [number for number in range(1, len(hits) + 1) if number not in judgements]
-    dropped = tuple(
-        Dropped(hits[number - 1], judgement.reason or "judged irrelevant")
-        for number, judgement in judgements.items()
-        if grades[number] < IRRELEVANT_BELOW
-    )
-    notice = f"The model judged {len(judgements)} of {len(hits)} results; the others follow in search order."
+    by_position = {number - 1: grade for number, grade in grades.items()}
+    verdict = blend([hit.score for hit in hits], by_position, trust=settings.RERANK_TRUST)
+    unjudged = len(hits) - len(judgements)
+    notice = f"The model judged {len(judgements)} of {len(hits)} results; the others are ranked by search alone."
     return Reranked(
-        hits=tuple(hits[number - 1] for number in relevant + unjudged)[:keep],
-        dropped=dropped,
+        hits=tuple(hits[position] for position in verdict.order)[:keep],
+        dropped=tuple(
+            Dropped(hits[position], judgements[position + 1].reason or "judged irrelevant")
+            for position in verdict.dropped
+        ),
         state="partial" if unjudged else "done",
         notice=notice if unjudged else "",
     )

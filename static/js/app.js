@@ -452,7 +452,7 @@
     t: () => { if (app.classList.contains("app--trace")) closePane(); else last("[data-trace]")?.click(); },
     y: () => { const button = $("[data-permalink]"); if (button) copy(button.dataset.copyText, "Permalink copied."); },
     c: () => last("[data-copy-answer]")?.click(),
-    e: () => { const asked = last("[data-question-text]"); if (asked && question()) { question().value = asked.textContent; grow(); question().focus(); } },
+    e: () => { const edit = last("[data-edit]"); if (edit) { edit.parentElement.open = true; $("textarea", edit.parentElement).focus(); } },
     r: () => last("[data-retry]")?.click(),
     "?": () => $("#keys").showModal(),
   };

@@ -139,7 +139,7 @@ def test_it_marks_a_citation_whose_lines_changed_since(user_client: Client, user
     assert "1 commit behind" in view
     assert "These lines changed in 1 newer commit." in view
     changes = user_client.get(url(shop, "changes", "path=shop/orders.py", old)).content.decode()
-    assert '<li class="add"><span>+        return order.refund(all=True)' in changes
+    assert '<li class="add"><span class="ln">+4</span><span>+        return order.refund(all=True)' in changes
 
 
 def test_it_marks_nothing_when_the_lines_only_moved(user_client: Client, user: User, shop: Repository) -> None:

@@ -114,16 +114,16 @@ def test_it_escapes_file_names_in_chips() -> None:
 
 def test_it_highlights_fenced_code_and_leaves_markers_in_it_alone() -> None:
     html = render("```python\ndef f(): return a[1]  # x\n```", CHIPS)
-    assert '<figure class="codebox"><header><span class="grow">Python</span>' in html
+    assert '<figure class="codebox"><header><span class="grow cut">Python</span>' in html
     assert '<span class="k">def</span> <span class="f">f</span>' in html
     assert "citation" not in html
 
 
 def test_it_shows_what_a_patch_adds_and_removes() -> None:
     html = render("```diff\n--- a/x.py\n+++ b/x.py\n-old\n+new\n same\n```", {})
-    assert '<li class="del"><span>-old</span></li>' in html
-    assert '<li class="add"><span>+new</span></li>' in html
-    assert "<li><span>--- a/x.py</span></li>" in html
+    assert '<li class="del"><span class="ln"></span><span>-old</span></li>' in html
+    assert '<li class="add"><span class="ln"></span><span>+new</span></li>' in html
+    assert '<li><span class="ln"></span><span>--- a/x.py</span></li>' in html
 
 
 @pytest.mark.parametrize("language", ["mermaid", "plantuml"])

@@ -85,3 +85,12 @@ def test_it_asks_for_the_kind_of_answer(mode: str, asked_for: str) -> None:
 
 def test_it_puts_the_question_last() -> None:
     assert _build(_passages(3)).messages[-1]["content"].endswith("Question: How are sessions signed?")
+
+
+@pytest.mark.parametrize("context_tokens", [1500, 8192])
+def test_it_lets_a_model_go_on_from_the_end_of_what_it_wrote(context_tokens: int) -> None:
+    prompt = _build(_passages(8), written="begin " + "word " * 5000 + "end", context_tokens=context_tokens)
+    assistant, user = prompt.messages[-2:]
+    assert (assistant["role"], user["role"]) == ("assistant", "user")
+    assert assistant["content"].endswith("word end")
+    assert prompt.tokens <= context_tokens - min(900, context_tokens // 3)

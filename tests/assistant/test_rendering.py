@@ -77,7 +77,7 @@ def test_it_withholds_an_answer_from_who_lost_access(tmp_path: Path, user: User)
     Repository.objects.update(visibility="private")
     for message in messages:
         assert _html(message, user) == (
-            "<p>This answer draws on a repository that you can no longer read, so it is not shown.</p>"
+            "<p>This answer draws on a repository that you cannot read, so it is not shown.</p>"
         )
 
 

@@ -149,6 +149,51 @@ def test_it_retries_an_answer_in_place(user_client: Client, answered: Message, s
     assert Message.objects.get().attempt == 2
 
 
+def test_it_edits_the_last_question_and_asks_again(
+    user_client: Client, answered: Message, started: list[uuid.UUID]
+) -> None:
+    user_client.post(f"/m/{answered.pk}/edit/", {"question": "Where is it unsigned?"})
+    answered.refresh_from_db()
+    assert (answered.question, answered.attempt, started) == ("Where is it unsigned?", 2, [answered.pk])
+    assert answered.conversation.title == "Where is it unsigned?"
+
+
+@pytest.mark.parametrize("typed", ["", "x" * 30_000])
+def test_it_keeps_an_edited_question_that_is_refused(
+    user_client: Client, answered: Message, started: list[uuid.UUID], typed: str
+) -> None:
+    response = user_client.post(f"/m/{answered.pk}/edit/", {"question": typed})
+    assert response.status_code == 422
+    assert typed in response.content.decode()
+    assert started == []
+
+
+def test_it_edits_only_the_last_question(user_client: Client, answered: Message, started: list[uuid.UUID]) -> None:
+    make_message(answered.conversation, position=1, state=Message.State.DONE)
+    response = user_client.post(f"/m/{answered.pk}/edit/", {"question": "Another?"})
+    assert (response.status_code, started) == (422, [])
+
+
+def test_it_offers_to_continue_what_was_cut_off(
+    user_client: Client, answered: Message, started: list[uuid.UUID]
+) -> None:
+    Message.objects.update(finish_reason="length")
+    page = user_client.get(f"/c/{answered.conversation_id}/").content.decode()
+    assert f'action="/m/{answered.pk}/continue/"' in page
+    user_client.post(f"/m/{answered.pk}/continue/", headers=HTMX)
+    answered.refresh_from_db()
+    assert (answered.attempt, answered.written, started) == (2, "In `sign` [1].", [answered.pk])
+    assert [hit.path for hit in conversations.earlier_hits(answered)] == [b"src/sessions.py"]
+
+
+def test_it_begins_anew_when_there_is_nothing_to_continue(
+    user_client: Client, answered: Message, started: list[uuid.UUID]
+) -> None:
+    user_client.post(f"/m/{answered.pk}/continue/", headers=HTMX)
+    answered.refresh_from_db()
+    assert (answered.attempt, answered.written) == (2, "")
+
+
 def test_it_says_why_an_answer_failed_and_offers_a_retry(user_client: Client, user: User) -> None:
     message = make_message(make_conversation(user), state=Message.State.FAILED, error="The model did not answer.")
     page = user_client.get(f"/c/{message.conversation_id}/").content.decode()
@@ -272,6 +317,44 @@ def test_it_exports_a_conversation_with_its_places(user_client: Client, answered
     assert "- [1] acme/web src/sessions.py, lines 4–5" in text
 
 
+def test_it_exports_a_conversation_as_json(user_client: Client, answered: Message) -> None:
+    data = user_client.get(f"/c/{answered.conversation_id}/export.json").json()
+    (message,) = data["messages"]
+    assert (message["question"], message["answer"]) == ("Where is it signed?", "In `sign` [1].")
+    assert (message["citations"][0]["path"], message["citations"][0]["start_line"]) == ("src/sessions.py", 4)
+    Repository.objects.update(owner=None)
+    (message,) = user_client.get(f"/c/{answered.conversation_id}/export.json").json()["messages"]
+    assert (message["answer"], message["citations"]) == (None, [])
+
+
+def test_it_shares_a_conversation_with_people_who_may_read_its_code(
+    user_client: Client, other_client: Client, other_user: User, answered: Message, repository: Repository
+) -> None:
+    address = f"/c/{answered.conversation_id}/share/"
+    user_client.post(address, {"shared": "1"})
+    link = user_client.get(f"/c/{answered.conversation_id}/").context["share_url"]
+    repository.members.add(other_user)
+    page = other_client.get(link).content.decode()
+    assert "Where is it signed?" in page
+    assert "sessions.py" in page
+    assert "&amp;m=" not in page
+    user_client.post(address, {"shared": "0"})
+    assert other_client.get(link).status_code == 404
+
+
+def test_it_withholds_shared_answers_from_people_who_may_not_read_their_code(
+    user_client: Client, other_client: Client, client: Client, answered: Message, repository: Repository
+) -> None:
+    user_client.post(f"/c/{answered.conversation_id}/share/", {"shared": "1"})
+    link = user_client.get(f"/c/{answered.conversation_id}/").context["share_url"]
+    page = other_client.get(link).content.decode()
+    assert "that you cannot read" in page
+    for secret in ("In <code>sign", "sessions.py", repository.name):
+        assert secret not in page
+    assert client.get(link).url.startswith("/sign-in/")
+    assert other_client.get("/s/guessed/").status_code == 404
+
+
 def test_it_hides_a_conversation_from_everyone_else(
     other_client: Client, staff_client: Client, answered: Message
 ) -> None:
@@ -279,10 +362,11 @@ def test_it_hides_a_conversation_from_everyone_else(
     gets = [
         f"/c/{row}/",
         f"/c/{row}/export.md",
+        f"/c/{row}/export.json",
         *(f"/m/{message}/{end}" for end in ("", "events/", "trace/", "trace.json")),
     ]
-    posts = [f"/c/{row}/{end}/" for end in ("ask", "rename", "pin", "delete")]
-    posts += [f"/m/{message}/{end}/" for end in ("stop", "retry", "feedback")]
+    posts = [f"/c/{row}/{end}/" for end in ("ask", "rename", "pin", "delete", "share")]
+    posts += [f"/m/{message}/{end}/" for end in ("stop", "retry", "feedback", "continue", "edit")]
     for client in (other_client, staff_client):
         assert {client.get(url).status_code for url in gets} == {404}
         assert {client.post(url, question()).status_code for url in posts} == {404}
@@ -294,7 +378,7 @@ def test_it_withholds_an_answer_whose_repository_is_no_longer_readable(
 ) -> None:
     Repository.objects.update(owner=None)
     page = user_client.get(f"/c/{answered.conversation_id}/").content.decode()
-    assert "no longer read" in page
+    assert "that you cannot read" in page
     for secret in ("In <code>sign", "sessions.py", repository.name):
         assert secret not in page
 
@@ -351,7 +435,7 @@ def test_it_needs_as_many_queries_for_a_long_conversation_as_for_a_short_one(
     row = make_conversation(user)
     for position in range(5):
         make_message(row, position=position, state=Message.State.DONE, answer="Text.", answered_by="m")
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(11):
         user_client.get(f"/c/{row.pk}/")
 
 

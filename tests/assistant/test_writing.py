@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from assistant.writing import Answer, Ask, Evidence, Notice, Step, Text, write
+from assistant.writing import Answer, Ask, Evidence, Found, Notice, Step, Text, write
 from indexing.access import Principal
 from indexing.errors import LLMRefused, LLMUnavailable
 from indexing.models import Repository
@@ -220,3 +220,30 @@ async def test_it_raises_what_the_search_refuses(monkeypatch: pytest.MonkeyPatch
     script_search(monkeypatch, [], error=EmptyQuestion("The question is empty."))
     with pytest.raises(EmptyQuestion):
         await _steps()
+
+
+async def test_it_goes_on_from_what_was_written_without_another_search(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    hit = hit_for(repository, "src/sessions.py", SIGN)
+    search = script_search(monkeypatch, [])
+    model = script_model(monkeypatch, settings, ["signature [1]."])
+    stage = {"name": "plan", "milliseconds": 1.0, "started_ms": 0.0, "llm": False, "state": "done", "note": ""}
+    earlier = Found((hit,), {"stages": [stage, stage | {"name": "write"}]})
+    steps = await _steps(written="It appends a ", earlier=earlier)
+    assert _text(steps) == "It appends a signature [1]."
+    assert search.calls == []
+    assert [message["content"] for message in model.calls[0][-2:-1]] == ["It appends a "]
+    answer = _answer(steps)
+    assert (answer.mentions.cited, answer.verified) == ((1,), (1,))
+    assert [stage["name"] for stage in answer.trace["stages"]] == ["plan", "first_token", "write"]
+
+
+async def test_it_keeps_what_was_written_when_going_on_fails(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    script_model(monkeypatch, settings, [LLMUnavailable("The model did not answer.")])
+    earlier = Found((hit_for(repository, "src/sessions.py", SIGN),), {"stages": []})
+    steps = await _steps(written="It appends a ", earlier=earlier)
+    assert _text(steps) == "It appends a "
+    assert _answer(steps).error == "The model did not answer. The text above is saved."

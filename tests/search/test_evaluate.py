@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from search.models import EvaluationRun
+from search.models import EvaluationRun, QuestionSet
 from tests.factories import make_repo
 from tests.indexing.stub_embedder import StubEmbedder
+from tests.search.conftest import Indexed
 
 QUESTIONS = [
     {"query": "how is an order cancelled", "relevant": ["orders.py"], "category": "semantic"},
@@ -78,6 +79,19 @@ def test_it_searches_with_given_plans(corpora: Path) -> None:
     document = evaluated(corpora, "--repo", "shop", "--plans", str(plans))
     assert set(document["plans"]) == {"english", "english+hypothetical", "all"}
     assert "ratio to the English query" in evaluate(corpora, "--repo", "shop", "--plans", str(plans))
+
+
+def test_it_asks_a_question_set_of_the_admin(corpora: Path, indexed: Indexed) -> None:
+    shop = indexed("acme/shop", {"orders.py": "def cancel_order(number):\n    return number\n"})
+    questions = QuestionSet.objects.create(name="ours").questions
+    questions.create(repository=shop, query="cancel_order", relevant="orders.py:1-2\n")
+    out = StringIO()
+    call_command("evaluate", "--set", "ours", "--json", stdout=out)
+    assert json.loads(out.getvalue())["per_repository"]["acme/shop"]["ndcg_at_10"] == 1.0
+    with pytest.raises(CommandError, match="no question set theirs"):
+        call_command("evaluate", "--set", "theirs")
+    with pytest.raises(CommandError, match="Say what to ask"):
+        call_command("evaluate")
 
 
 @pytest.mark.parametrize(

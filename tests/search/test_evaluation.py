@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pytest_django import Settings
 
 from search.errors import EvaluationError
 from search.evaluation import Question, Way, figures, pooled, read_questions, report, run
@@ -70,6 +71,16 @@ def test_it_asks_with_a_given_plan(indexed: Indexed) -> None:
     way = Way(SearchOptions(vectors=False)).with_plans({CANCEL: QueryPlan("zebra")})
     (outcome,) = run([CANCEL], {"shop": shop}, way=way)
     assert outcome.ndcg == 0
+
+
+def test_it_reranks_by_a_scripted_judge(indexed: Indexed, settings: Settings) -> None:
+    settings.RERANK_TRUST = 3.0
+    shop = {"shop": indexed("acme/shop", SHOP)}
+    wrong = Question("shop", "cancel_order of an item", (Target("shop/stock.py"),), "semantic")
+    assert [run([wrong], shop, way=Way(judge=judge))[0].ndcg for judge in ("", "perfect")] == [
+        pytest.approx(0.63, abs=0.01),
+        1.0,
+    ]
 
 
 def test_it_reads_targets_with_and_without_lines(tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pytest_django import Settings
 
-from search.reranking import Reranked, rerank
+from search.reranking import Reranked, Verdict, blend, rerank
 from search.results import Hit
 from tests.fake_llm import FakeLLM, ProviderError
 
@@ -33,7 +36,7 @@ def make_hits(count: int) -> list[Hit]:
             end_byte=10,
             start_line=1,
             end_line=2,
-            score=1.0 / number,
+            score=1.0 - number / 10_000,  # near equals: the judge decides
             description=f"Description {number}.",
         )
         for number in range(1, count + 1)
@@ -57,10 +60,11 @@ def grade(*pairs: tuple[Any, Any]) -> dict[str, Any]:
     return {"ranking": [{"id": number, "relevance": relevance, "reason": "because"} for number, relevance in pairs]}
 
 
-def test_it_orders_by_grade_and_drops_with_the_reason(fake_llm: FakeLLM) -> None:
-    result = judge(grade((3, 3), (1, 1), (4, 2), (2, 0)), fake_llm)
-    assert order(result) == [3, 4, 1]
-    assert [(drop.hit.symbol, drop.reason) for drop in result.dropped] == [("symbol_2", "because")]
+def test_it_orders_near_equals_by_grade_and_drops_the_weak_with_the_reason(fake_llm: FakeLLM) -> None:
+    hits = [*HITS[:3], replace(HITS[3], score=0.2)]
+    result = judge(grade((3, 3), (1, 1), (4, 0), (2, 0)), fake_llm, hits=hits)
+    assert order(result) == [3, 1, 2]
+    assert [(drop.hit.symbol, drop.reason) for drop in result.dropped] == [("symbol_4", "because")]
     assert (result.state, result.notice) == ("done", "")
 
 
@@ -79,10 +83,10 @@ def test_it_keeps_what_was_not_judged_in_search_order(fake_llm: FakeLLM) -> None
     ("reply", "expected"),
     [
         (grade((99, 3), (2, 3), (2, 0), (0, 3), (-1, 3), ("x", 3)), [2, 1, 3, 4]),
-        (grade(("[3]", "9/10"), ("Passage 2", "1/10"), ("1", "2 - useful")), [3, 1, 2, 4]),
+        (grade(("[3]", "9/10"), ("Passage 2", "1/10"), ("1", "2 - useful")), [3, 1, 4, 2]),
         (grade((1, 2), (2, 9), (3, 7), (4, 5)), [2, 3, 4, 1]),
         (grade((1, 30), (2, 95), (3, 70), (4, 60)), [2, 3, 4, 1]),
-        (grade((1, "irrelevant"), (2, "very relevant"), (3, None), (4, True)), [2, 3, 4]),
+        (grade((1, "irrelevant"), (2, "very relevant"), (3, None), (4, True)), [2, 3, 4, 1]),
         ([3, 1], [3, 1, 2, 4]),
         ({"results": [{"id": 2, "score": 3}]}, [2, 1, 3, 4]),
         ({"id": 3, "relevance": 3}, [3, 1, 2, 4]),
@@ -157,3 +161,30 @@ def test_it_shows_what_fits_the_window_and_loses_nothing(
     assert passages >= shown
     assert len(fake_llm.prompt.encode()) / 3 + fake_llm.requests[0]["max_tokens"] <= window
     assert order(result) == [2, 1, *range(3, 21)]
+
+
+def test_it_does_not_overturn_what_search_is_sure_of() -> None:
+    assert blend([1.0, 0.99, 0.5], {0: 0, 1: 0, 2: 3}, trust=0.05).order == (0, 1, 2)
+    assert blend([1.0, 0.99, 0.5], {0: 0, 1: 3, 2: 0}, trust=0.05).order == (1, 0, 2)
+    assert blend([1.0, 0.99, 0.5], {0: 0, 1: 0, 2: 3}, trust=1.0).order == (2, 0, 1)
+
+
+def test_it_takes_a_later_passage_of_a_file_for_as_weak_as_search_did() -> None:
+    assert blend([1.0, 0.5, 0.9, 0.4], {2: 3, 1: 3}, trust=0.05).order == (0, 2, 1, 3)
+
+
+@given(
+    scores=st.lists(st.floats(-1, 5), max_size=8),
+    grades=st.dictionaries(st.integers(0, 7), st.floats(0, 3), max_size=8),
+    trust=st.floats(0, 1),
+)
+def test_it_loses_no_position(scores: list[float], grades: dict[int, float], trust: float) -> None:
+    scores = sorted(scores, reverse=True)
+    known = {position: grade for position, grade in grades.items() if position < len(scores)}
+    verdict = blend(scores, known, trust=trust)
+    assert sorted(verdict.order + verdict.dropped) == list(range(len(scores)))
+    assert verdict.order or not scores
+
+
+def test_it_changes_nothing_for_a_judge_that_drops_everything() -> None:
+    assert blend([1.0, 0.1], {0: 0, 1: 0}, trust=1.0) == Verdict((0, 1), ())

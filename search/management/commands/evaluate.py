@@ -19,14 +19,37 @@ from indexing.models import Repository
 from indexing.refreshing import repository_at
 from search.comparing import compare
 from search.errors import EvaluationError
-from search.evaluation import Outcome, Question, Way, figures, per_query, pooled, read_questions, report, run
+from search.evaluation import (
+    Outcome,
+    Question,
+    Way,
+    figures,
+    per_query,
+    pooled,
+    read_questions,
+    report,
+    run,
+    stored_questions,
+)
 from search.given_plans import GivenPlan, combinations, plans_report, read_plans
 from search.models import EvaluationRun
 from search.resources import measured
 from search.results import SearchOptions
+from search.scripted_judges import JUDGES
 
 POOLED_CHOICES = 10  # as many repositories as the figure "among 10" needs
-STORED_OPTIONS = ("repo", "annotations", "distractors", "no_vectors", "no_golden", "golden", "pooled", "plans")
+STORED_OPTIONS = (
+    "set",
+    "repo",
+    "annotations",
+    "distractors",
+    "no_vectors",
+    "no_golden",
+    "golden",
+    "pooled",
+    "plans",
+    "judge",
+)
 
 Json = dict[str, Any]  # Any: JSON
 
@@ -35,8 +58,9 @@ class Command(BaseCommand):
     help = "Measure the ranking, indexing the corpora first. Exit status: 0 ok, 1 failed, 2 wrong use."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--annotations", type=Path, required=True, help="folder of NAME.json question lists")
-        parser.add_argument("--corpora", type=Path, required=True, help="folder with a Git repository per NAME")
+        parser.add_argument("--annotations", type=Path, help="folder of NAME.json question lists")
+        parser.add_argument("--corpora", type=Path, help="folder with a Git repository per NAME")
+        parser.add_argument("--set", metavar="NAME", help="a question set from the admin, instead of these folders")
         parser.add_argument("--repo", action="append", default=[], help="only this NAME; may be given more than once")
         parser.add_argument("--plans", type=Path, help="JSON list of plans to search with, instead of the questions")
         parser.add_argument("--pooled", action="store_true", help="ask all repositories at once, naming none")
@@ -45,19 +69,23 @@ class Command(BaseCommand):
         golden = parser.add_mutually_exclusive_group()
         golden.add_argument("--no-golden", action="store_true", help="as if no repository were golden")
         golden.add_argument("--golden", nargs="+", default=[], metavar="NAME", help="as if only these were golden")
+        parser.add_argument("--judge", choices=JUDGES, help="re-rank with grades made from the known answers")
         parser.add_argument("--compare", metavar="RUN", help="number of a stored run, or `last`")
         parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
         parser.add_argument("--queries", action="store_true", help="add the figure of every question to the report")
 
     def handle(self, **options: Any) -> None:  # Any: parsed arguments
         try:
-            questions = read_questions(options["annotations"], options["repo"])
+            questions = _questions(options)
             given = read_plans(options["plans"], questions) if options["plans"] else []
             earlier = _stored_run(options["compare"])
         except EvaluationError as error:
             raise CommandError(str(error), returncode=2) from error
         names = sorted({question.repository for question in questions})
-        repositories = {name: self._indexed(options["corpora"] / name) for name in names}
+        if options["set"]:
+            repositories = _searchable(names)
+        else:
+            repositories = {name: self._indexed(options["corpora"] / name) for name in names}
         others = self._distractors(options["distractors"])
         way = _way(options, repositories, others)
         with measured() as cost:
@@ -109,6 +137,23 @@ class Command(BaseCommand):
             self.stderr.write(f"\r{done} of {known} questions", ending="\n" if done == known else "")
 
 
+def _questions(options: Json) -> list[Question]:
+    """Raises EvaluationError."""
+    if options["set"]:
+        return stored_questions(options["set"])
+    if not options["annotations"] or not options["corpora"]:
+        raise EvaluationError("Say what to ask: --set NAME, or --annotations DIR with --corpora DIR.")
+    return read_questions(options["annotations"], options["repo"])
+
+
+def _searchable(names: Sequence[str]) -> dict[str, Repository]:
+    found = {repository.name: repository for repository in Repository.objects.searchable().filter(name__in=names)}
+    missing = ", ".join(sorted(set(names) - set(found)))
+    if missing:
+        raise CommandError(f"{missing} is not indexed yet; index it first.")
+    return found
+
+
 def _stored_run(wanted: str | None) -> EvaluationRun | None:
     """Raises EvaluationError when that run is not stored."""
     if not wanted:
@@ -134,6 +179,7 @@ def _way(options: Json, repositories: Mapping[str, Repository], others: Mapping[
             repositories=POOLED_CHOICES,
         ),
         pool=frozenset(repository.pk for repository in known.values()) if options["pooled"] else frozenset(),
+        judge=options["judge"] or "",
     )
 
 

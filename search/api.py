@@ -1,0 +1,143 @@
+"""Search in the API: ranked places in the code as coordinates, with their text and the trace on request.
+
+Who asks is in `request.auth`, a `Caller`. A repository that it may not read is as unknown as one that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from django.http import Http404, HttpRequest
+from django.utils.text import slugify
+from ninja import Field, Router, Schema
+
+from indexing.access import Caller, Principal
+from indexing.links import blob_url
+from indexing.masking import mask_secrets
+from indexing.models import Repository
+from search import pipeline
+from search.pipeline import MAX_QUESTION_CHARS
+from search.results import Hit, Scope
+from search.snippets import read_snippets
+
+router = Router(tags=["search"])
+MAX_HITS = 50
+MAX_SNIPPET_CHARS = 4000
+
+
+class ScopeIn(Schema, extra="forbid"):
+    """What a question is narrowed to. Empty: everything that the token may read."""
+
+    repositories: list[str | int] = Field([], max_length=50, description="Names or ids")
+    path: str = Field("", max_length=1000, description="Prefer this folder")
+    path_filter: str = Field("", max_length=1000, description="Leave out everything outside of this folder")
+    languages: list[str] = Field([], max_length=20)
+
+
+class SearchIn(ScopeIn):
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARS)
+    limit: int = Field(10, ge=1, le=MAX_HITS)
+    snippets: bool = Field(True, description="With the text of each hit, secrets masked")
+    use_llm: bool = Field(False, description="Let the language model plan and re-rank, when one is configured")
+    trace: bool = Field(False, description="With how the ranking came about")
+
+
+class HitOut(Schema):
+    """A place in the code. Bytes count from 0, end excluded; lines from 1, end included; both of the original file."""
+
+    repository_id: int
+    repository: str
+    commit: str
+    path: str
+    path_encoded: str = Field(description="The exact bytes of the path, percent-encoded, for `/code`")
+    language: str
+    kind: str
+    symbol: str
+    start_byte: int
+    end_byte: int
+    start_line: int
+    end_line: int
+    score: float = Field(description="Higher is better; comparable within one answer only")
+    url: str = Field(description="The code viewer's page")
+    snippet: str = ""
+
+
+class SearchOut(Schema):
+    hits: list[HitOut]
+    notices: list[str] = Field(description="Fallbacks and partly built indexes, as sentences")
+    milliseconds: float
+    trace: dict[str, Any] | None = None  # Any: JSON
+
+
+@router.post("", response=SearchOut, summary="Search code", operation_id="search")
+def search(request: HttpRequest, body: SearchIn) -> SearchOut:
+    caller = request.auth  # type: ignore[attr-defined]  # set by the API's authentication
+    assert isinstance(caller, Caller)
+    result = pipeline.search(
+        body.question,
+        principal=caller.principal,
+        scope=scope_of(body, caller.principal),
+        limit=body.limit,
+        use_llm=body.use_llm,
+    )
+    return SearchOut(
+        hits=hits_out(request, result.hits, snippets=body.snippets),
+        notices=list(result.trace.notices),
+        milliseconds=sum(stage.milliseconds for stage in result.trace.stages),
+        trace=result.trace.to_json() if body.trace else None,
+    )
+
+
+def scope_of(body: ScopeIn, principal: Principal) -> Scope:
+    """Raises Http404 for a repository that is not there for this principal."""
+    readable = Repository.objects.visible_to(principal)
+    ids = [_id_of(wanted, readable.filter(**_field(wanted)).first()) for wanted in body.repositories]
+    languages = tuple(name.lower() for name in body.languages)
+    return Scope(tuple(dict.fromkeys(ids)), body.path, body.path_filter, languages)
+
+
+def _field(wanted: str | int) -> dict[str, Any]:  # Any: keyword arguments of a filter
+    return {"pk": wanted} if isinstance(wanted, int) else {"name": wanted.removeprefix("@")}
+
+
+def _id_of(wanted: str | int, found: Repository | None) -> int:
+    if found is None:
+        raise Http404(f"There is no repository {str(wanted)[:200]!r}, or this token may not read it.")
+    return found.pk
+
+
+def hits_out(request: HttpRequest, hits: Sequence[Hit], *, snippets: bool) -> list[HitOut]:
+    texts = read_snippets(hits) if snippets else [""] * len(hits)
+    return [
+        _hit_out(request, hit, mask_secrets(text)[:MAX_SNIPPET_CHARS]) for hit, text in zip(hits, texts, strict=True)
+    ]
+
+
+def _hit_out(request: HttpRequest, hit: Hit, snippet: str) -> HitOut:
+    url = blob_url(
+        hit.repository_id,
+        slugify(hit.repository.replace("/", "-")) or "repository",
+        hit.commit,
+        hit.path,
+        byte_range=(hit.start_byte, hit.end_byte),
+        line_range=(hit.start_line, hit.end_line),
+    )
+    return HitOut(
+        repository_id=hit.repository_id,
+        repository=hit.repository,
+        commit=hit.commit,
+        path=hit.display_path,
+        path_encoded=quote(hit.path, safe="/"),
+        language=hit.language,
+        kind=hit.kind,
+        symbol=hit.symbol,
+        start_byte=hit.start_byte,
+        end_byte=hit.end_byte,
+        start_line=hit.start_line,
+        end_line=hit.end_line,
+        score=hit.score,
+        url=request.build_absolute_uri(url),
+        snippet=snippet,
+    )

@@ -1,0 +1,160 @@
+"""The border of the API: tokens, limits, request ids, and one shape for every error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from pytest_django import Settings
+
+from assistant import tokens
+from assistant.models import ApiToken
+from search import pipeline
+from tests.assistant.api_client import ApiClient
+
+pytestmark = pytest.mark.django_db
+ALL = list(ApiToken.Scope.values)
+
+
+def error_of(response: Any, status: int) -> dict[str, str]:
+    assert response.status_code == status, response.content
+    assert response["Content-Type"].startswith("application/json")
+    error = response.json()["error"]
+    assert set(error) == {"code", "message", "request_id"}
+    assert error["request_id"] == response["X-Request-ID"]
+    assert error["message"]
+    return error
+
+
+@pytest.fixture
+def api(user: User) -> ApiClient:
+    return ApiClient(user, ALL)
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer nothing", "Basic abc", "bearer cba_" + "x" * 43])
+def test_it_asks_for_a_token(client: Client, header: str | None) -> None:
+    response = client.get("/api/v1/repositories", headers={"Authorization": header} if header is not None else {})
+    assert error_of(response, 401)["code"] == "unauthorized"
+    assert response["WWW-Authenticate"] == "Bearer"
+
+
+def test_it_does_not_take_a_session_for_a_token(user_client: Client) -> None:
+    error_of(user_client.get("/api/v1/repositories"), 401)
+
+
+def test_it_refuses_a_revoked_token(api: ApiClient) -> None:
+    tokens.revoke(api.token)
+    error_of(api.get("/repositories"), 401)
+
+
+def test_it_asks_for_the_scope_of_the_operation(user: User) -> None:
+    reader = ApiClient(user, ["read"])
+    assert reader.get("/repositories").status_code == 200
+    assert "`write`" in error_of(reader.post("/repositories", {"source": "https://github.com/a/b"}), 403)["message"]
+    assert "`ask`" in error_of(reader.post("/ask", {"question": "Why?"}), 403)["message"]
+    assert "`read`" in error_of(ApiClient(user, ["ask"]).post("/search", {"question": "x"}), 403)["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nowhere", 404, "not_found"),
+        ("GET", "/repositories/999999999999999999999999", 404, "not_found"),
+        ("GET", "/messages/not-a-uuid", 404, "not_found"),
+        ("PUT", "/repositories", 405, "method_not_allowed"),
+        ("GET", "/search", 405, "method_not_allowed"),
+        ("GET", "/repositories?cursor=nonsense", 422, "invalid"),
+        ("GET", "/repositories?cursor=WyJ4Il0", 422, "invalid"),
+        ("GET", "/repositories?limit=0", 422, "invalid"),
+    ],
+)
+def test_it_has_one_shape_for_every_error(api: ApiClient, method: str, path: str, status: int, code: str) -> None:
+    assert error_of(api.request(method, path), status)["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[" * 100_000, 400),
+        (b"\xff", 400),
+        (b"[]", 422),
+        (b"", 422),
+        (b'{"question": 7}', 422),
+        (b'{"question": ""}', 422),
+        (b'{"question": "a", "unknown": 1}', 422),
+        (b'{"question": "a", "limit": 1000}', 422),
+        (b'{"question": "a", "repositories": ["nowhere"]}', 404),
+        (b'{"question": "' + b"a" * 300_000 + b'"}', 413),
+    ],
+)
+def test_it_refuses_bodies_that_make_no_sense(api: ApiClient, body: bytes, status: int) -> None:
+    error_of(api.request("POST", "/search", body), status)
+
+
+def test_it_takes_json_only(api: ApiClient) -> None:
+    form = api.request("POST", "/search", b"question=a", content_type="application/x-www-form-urlencoded")
+    assert error_of(form, 415)["code"] == "unsupported_media_type"
+
+
+def test_it_says_which_field_is_wrong_but_not_what_was_in_it(api: ApiClient) -> None:
+    message = error_of(api.post("/search", {"question": "x", "limit": "swordfish"}), 422)["message"]
+    assert "limit" in message
+    assert "swordfish" not in message
+
+
+def test_it_keeps_a_request_id_that_makes_sense(api: ApiClient) -> None:
+    assert api.get("/repositories", headers={"X-Request-ID": "build-42"})["X-Request-ID"] == "build-42"
+    made = api.get("/repositories", headers={"X-Request-ID": "<b> {}"})["X-Request-ID"]
+    assert len(made) == 32
+
+
+def test_it_hides_a_bug_behind_the_request_id(
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*args: Any, **options: Any) -> None:
+        raise RuntimeError("password=hunter2")
+
+    monkeypatch.setattr(pipeline, "search", broken)
+    response = api.post("/search", {"question": "x"})
+    assert error_of(response, 500)["code"] == "internal_error"
+    assert "hunter2" not in response.content.decode()
+    assert response["X-Request-ID"] in caplog.text
+
+
+def test_it_counts_the_requests_of_a_minute(api: ApiClient, settings: Settings, user: User) -> None:
+    settings.API_REQUESTS_PER_MINUTE = 2
+    assert [api.get("/repositories")["RateLimit-Remaining"] for _ in range(2)] == ["1", "0"]
+    refused = api.get("/repositories")
+    assert error_of(refused, 429)["code"] == "too_many_requests"
+    assert refused["RateLimit-Limit"] == "2"
+    assert 0 < int(refused["Retry-After"]) <= 60
+    assert ApiClient(user, ALL).get("/repositories").status_code == 200
+    ApiToken.objects.update(minute=0)
+    assert api.get("/repositories").status_code == 200
+
+
+def test_it_says_whether_it_can_serve_without_a_token(client: Client) -> None:
+    response = client.get("/api/v1/health")
+    assert (response.status_code, response.json()["status"]) == (200, "ok")
+
+
+def test_it_describes_every_operation_with_its_errors(client: Client) -> None:
+    schema = json.loads(client.get("/api/v1/openapi.json").content)
+    operations = [operation for path in schema["paths"].values() for operation in path.values()]
+    assert len(operations) >= 18
+    for operation in operations:
+        assert {"400", "413", "415", "422", "500"} <= set(operation["responses"]), operation["operationId"]
+        if "security" in operation:
+            assert {"401", "403", "404", "429"} <= set(operation["responses"])
+    assert "ErrorOut" in schema["components"]["schemas"]
+
+
+def test_it_shows_its_documentation_without_other_hosts(client: Client) -> None:
+    html = client.get("/api/v1/docs").content.decode()
+    assert "swagger" in html
+    assert "//cdn" not in html
+    assert "<style" not in html

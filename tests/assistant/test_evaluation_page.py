@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from search.models import EvaluationRun
+from tests.factories import make_message
+
+
+@pytest.mark.django_db
+def test_it_charts_runs_for_staff_without_inline_styles(staff_client: Client) -> None:
+    for figure in (0.81, 0.84):
+        EvaluationRun.objects.create(ndcg_at_10=figure, queries=12, commit="a" * 40, report={})
+    make_message()
+    html = staff_client.get("/evaluation/").content.decode()
+    assert html.count("<circle") == 2
+    assert "0.8400" in html
+    assert "1 question asked" in html
+    assert "style=" not in html
+
+
+@pytest.mark.django_db
+def test_it_says_how_to_measure_when_nothing_was(staff_client: Client) -> None:
+    assert "Nothing was measured yet" in staff_client.get("/evaluation/").content.decode()
+
+
+def test_it_does_not_exist_for_others(user_client: Client) -> None:
+    assert user_client.get("/evaluation/").status_code == 404

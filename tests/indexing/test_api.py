@@ -1,0 +1,112 @@
+"""Repositories in the API. `tests/assistant/test_api.py` has what holds for every operation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import DjangoAssertNumQueries
+
+from indexing.models import Index, Job, Repository, SkippedFile
+from tests.assistant.api_client import ApiClient
+from tests.factories import make_index, make_repo, make_repository
+
+pytestmark = pytest.mark.django_db
+SCOPES = ["read", "write"]
+
+
+@pytest.fixture
+def api(user: User) -> ApiClient:
+    return ApiClient(user, SCOPES)
+
+
+def test_it_lists_what_may_be_read_page_by_page(api: ApiClient, other_user: User) -> None:
+    names = [make_repository(f"acme/web{number}").name for number in range(5)]
+    make_repository("acme/secret", owner=other_user, visibility="private")
+    seen, cursor = [], ""
+    while True:
+        page = api.get(f"/repositories?limit=2&cursor={cursor}").json()
+        seen += [row["name"] for row in page["items"]]
+        cursor = page["next_cursor"]
+        if not cursor:
+            break
+    assert seen == names
+
+
+def test_it_asks_the_database_the_same_number_of_questions_for_any_number_of_rows(
+    api: ApiClient, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    for _ in range(4):
+        make_index(current=True)
+    api.get("/repositories")
+    with django_assert_num_queries(8):  # token, its use, its count in a transaction, rows, newest builds, builds
+        api.get("/repositories")
+
+
+def test_it_adds_a_repository_and_asks_for_a_build(api: ApiClient, user: User) -> None:
+    made = api.post("/repositories", {"source": "https://github.com/pallets/flask", "visibility": "private"})
+    assert made.status_code == 201
+    repository = Repository.objects.get()
+    assert (repository.owner, repository.visibility, made.json()["id"]) == (user, "private", repository.pk)
+    assert made.json()["status"]["latest"]["status"] == "queued"
+    again = api.post("/repositories", {"source": "https://github.com/pallets/flask"})
+    assert (again.status_code, again.json()["id"]) == (200, repository.pk)
+    assert Index.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"source": "ext::sh -c id"},
+        {"source": "https://name:secret@github.com/a/b"},
+        {"source": "/etc"},
+        {"source": "https://github.com/a/b", "ref": "--upload-pack=x"},
+        {"source": "https://github.com/a/b", "visibility": "everyone"},
+        {},
+    ],
+)
+def test_it_refuses_sources_as_the_form_does(api: ApiClient, body: dict[str, str]) -> None:
+    refused = api.post("/repositories", body)
+    assert refused.status_code == 422
+    assert "secret" not in refused.content.decode()
+    assert not Repository.objects.exists()
+
+
+def test_it_lets_staff_add_paths_only_with_a_token_made_for_that(staff: User, tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {"a.py": "x = 1\n"})
+    assert ApiClient(staff, SCOPES).post("/repositories", {"source": str(repo)}).status_code == 422
+    added = ApiClient(staff, [*SCOPES, "admin"]).post("/repositories", {"source": str(repo), "golden": True})
+    assert (added.status_code, added.json()["golden"]) == (201, True)
+
+
+def test_it_changes_and_removes_what_the_person_owns(api: ApiClient, user: User) -> None:
+    mine = make_repository(owner=user)
+    changed = api.patch(f"/repositories/{mine.pk}", {"visibility": "private", "golden": True})
+    assert (changed.json()["visibility"], changed.json()["golden"]) == ("private", False)
+    assert api.delete(f"/repositories/{mine.pk}").status_code == 204
+    assert not Repository.objects.exists()
+
+
+def test_it_does_not_change_what_somebody_else_owns(api: ApiClient, other_user: User) -> None:
+    theirs = make_repository(owner=other_user)
+    assert api.patch(f"/repositories/{theirs.pk}", {"visibility": "private"}).status_code == 404
+    assert api.delete(f"/repositories/{theirs.pk}").status_code == 404
+    theirs.refresh_from_db()
+    assert theirs.visibility == "public"
+
+
+def test_it_builds_once_however_often_it_is_asked(api: ApiClient) -> None:
+    repository = make_repository()
+    answers = [api.post(f"/repositories/{repository.pk}/index") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+    assert Job.objects.count() == 1
+
+
+def test_it_tells_how_a_repository_stands_and_what_was_skipped(api: ApiClient) -> None:
+    index = make_index(current=True, skipped={"binary": 1})
+    SkippedFile.objects.create(index=index, path="logo.png", reason="binary")
+    assert api.get(f"/repositories/{index.repository_id}/status").json()["label"] == "Up to date"
+    files = api.get(f"/repositories/{index.repository_id}/skipped-files").json()["items"]
+    assert files == [{"path": "logo.png", "reason": "binary", "detail": ""}]
