@@ -331,6 +331,17 @@ def test_it_makes_a_damaged_index_anew(repository: Repository, repo: Path, parse
     assert len(parsed) == 8
 
 
+def test_it_can_be_searched_by_words_while_a_damaged_index_is_made_anew(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next(repository.index_path.rglob("vectors.code.bits*.npy")).unlink()
+    monkeypatch.setattr(embedding, "get_embedder", lambda: StubEmbedder(fail_at=1))
+    with pytest.raises(IndexingError):
+        build_now(repository)
+    coverage = verify(repository.index_path).manifest.coverage
+    assert (coverage.lexical, coverage.vectors) == (1.0, 0.0)
+
+
 def test_it_copies_no_damage_when_segments_are_merged(
     repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
