@@ -237,14 +237,16 @@ def test_it_embeds_beside_the_live_index_when_the_model_changed(
     assert (index.manifest.model, len(index.segments)) == (other.info, 1)
 
 
-def test_it_keeps_the_number_of_segments_small(repository: Repository, repo: Path) -> None:
+def test_it_keeps_the_number_of_segments_small(
+    repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexing.compacting.MAX_SEGMENTS", 4)
     counts = []
-    for number in range(8, 18):
+    for number in range(8, 13):
         commit_files(repo, {f"pkg/m{number}.py": _module(number)})
-        index = _update(repository)
-        counts.append(len(index.segments))
-    assert max(counts) == 8
-    assert counts[-1] < 8
+        counts.append(len(_update(repository).segments))
+    assert counts[:3] == [2, 3, 4]
+    assert max(counts[3:]) < 4
     _assert_like_a_clean_build(repository, repo)
 
 
@@ -253,7 +255,7 @@ def test_it_equals_a_clean_build_after_any_changes(
 ) -> None:
     monkeypatch.setattr("indexing.compacting.MAX_SEGMENTS", 2)
     rng = random.Random(7)
-    for step in range(10):
+    for step in range(6):
         change: dict[str, str | bytes | None] = {}
         for _ in range(rng.randint(1, 3)):
             path = f"{rng.choice(['pkg', 'a', 'z'])}/m{rng.randrange(8)}.py"
