@@ -12,11 +12,10 @@ import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,8 +43,10 @@ from indexing.models import Index, Job, Repository, SkippedFile
 from indexing.profiling import centroids, sample_of_descriptions, telling_terms
 from indexing.progress import Progress
 from indexing.quantizing import sign_bits
+from indexing.skipping import SkipRecorder, remove_skipped, remove_skipped_before
 from indexing.updating import (
     Update,
+    can_be_opened,
     chunking_fingerprint,
     gone_descriptions,
     gone_languages,
@@ -64,8 +65,6 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 ACTIVE = (Index.Status.QUEUED, Index.Status.BUILDING)
-SKIPPED_ROWS = 1_000  # written at a time
-PATH_CHARS = 1_000
 STALE_SHARE = 0.1  # of the files: after that many changes the profile is made anew
 FIRST_SLICE = 100  # descriptions
 # A build that gave way parses its files again: its turn is at least so many times as long as that took.
@@ -237,8 +236,9 @@ def build_index(
 
     Raises IndexingError; anything else is a bug or the machine's (disk full). The row keeps step and file.
     """
-    build = _Build(index, load_embedder or embedding.get_embedder, Progress(index, on_progress), check)
-    build.gives_way = gives_way
+    build = _Build(
+        index, load_embedder or embedding.get_embedder, Progress(index, on_progress), check, gives_way=gives_way
+    )
     try:
         build.run()
     except MissingObject:
@@ -257,7 +257,13 @@ class _Build:
     """One attempt: `run` reads like the pipeline. `update` is None when every file is parsed."""
 
     def __init__(
-        self, index: Index, load_embedder: Callable[[], Embedder], progress: Progress, check: Callable[[], None]
+        self,
+        index: Index,
+        load_embedder: Callable[[], Embedder],
+        progress: Progress,
+        check: Callable[[], None],
+        *,
+        gives_way: bool,
     ) -> None:
         self.index = index
         self.repository = index.repository
@@ -267,7 +273,7 @@ class _Build:
         self.progress = progress
         self.check = check
         self.update: Update | None = None
-        self.gives_way = False
+        self.gives_way = gives_way
         self.started = time.monotonic()
         self.turn_seconds = TURN_SECONDS
         self.looked_at = self.started
@@ -320,7 +326,7 @@ class _Build:
         return 1
 
     def prepare(self) -> Manifest | None:
-        """Clears what earlier attempts left; returns the published manifest when it can be used."""
+        """Clears what earlier attempts left; returns the published manifest when searches can use its index."""
         self.directory.mkdir(parents=True, exist_ok=True)
         before = usable_manifest(self.directory)
         remove_unnamed(self.directory)
@@ -334,7 +340,7 @@ class _Build:
             segments=(),
             chunking=chunking_fingerprint(),
         )
-        return before
+        return before if can_be_opened(self.directory) else None
 
     def find_update(self, before: Manifest | None) -> Update | None:
         """How the published index becomes one of this commit, or None when it cannot.
@@ -361,7 +367,7 @@ class _Build:
         self.progress.start(Index.Step.WALK)
         index.files_known = self._files_to_read()
         self.progress.start(Index.Step.CHUNK)
-        self.recorder = _SkipRecorder(index, keep=self.update is not None)
+        self.recorder = SkipRecorder(index, keep=self.update is not None)
 
         def on_entry(entry: SourceFile | SkippedEntry, collected: Collected) -> None:
             self.check()
@@ -575,51 +581,10 @@ class _Build:
             assert current is not None
             index.skips_of_id = current.skips_of_id or current.pk
             index.save(update_fields=["skips_of"])
-            over = remove_skipped(index.skips_of_id, map(display, self.update.paths))
+            over = remove_skipped(index.skips_of_id, self.update.paths)
             index.skipped = dict(Counter(current.skipped) - over + Counter(index.skipped))
             self.recorder.write(index.skips_of_id)
         index.files_done = index.files_known = self.manifest.files + sum(index.skipped.values())
-
-
-class _SkipRecorder:
-    """Rows of skipped files: of a whole build as they are met, of an update (`keep`) when it is published."""
-
-    def __init__(self, index: Index, *, keep: bool) -> None:
-        self._index = index
-        self._keep = keep
-        self._rows: list[SkippedFile] = []
-
-    def add(self, entry: SkippedEntry) -> None:
-        path, detail = display(entry.path)[:PATH_CHARS], entry.detail[:300]
-        self._rows.append(SkippedFile(index=self._index, path=path, reason=entry.reason.value, detail=detail))
-        if len(self._rows) >= SKIPPED_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        if not self._keep:
-            self.write()
-
-    def write(self, index_id: int | None = None) -> None:
-        for row in self._rows:
-            row.index_id = index_id or self._index.pk
-        SkippedFile.objects.bulk_create(self._rows, batch_size=SKIPPED_ROWS)
-        self._rows = []
-
-
-def remove_skipped_before(index: Index) -> None:
-    """Of the lists of skipped files only that of the published index is ever shown."""
-    SkippedFile.objects.filter(index__repository=index.repository_id, index__lt=index.pk).delete()
-
-
-def remove_skipped(index_id: int, paths: Iterable[str]) -> Counter[str]:
-    """Drops these paths from a list of skipped files; returns how many of each reason they were."""
-    found: Counter[str] = Counter()
-    remaining = iter(paths)
-    while batch := [path[:PATH_CHARS] for path in islice(remaining, 500)]:
-        rows = SkippedFile.objects.filter(index=index_id, path__in=batch)
-        found.update(rows.order_by().values_list("reason", flat=True))
-        rows.delete()
-    return found
 
 
 def _profile(collected: Collected) -> ProfileInfo:

@@ -182,7 +182,7 @@ class Manifest:
         return {(folder, part.file) for folder, parts in folders for part in parts.values()}
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str, *, where: Path) -> Manifest:

@@ -27,12 +27,13 @@ from django.utils import timezone
 
 from indexing import git, registering
 from indexing.access import Principal
-from indexing.building import open_build, remove_skipped_before, run_under_lease
+from indexing.building import open_build, run_under_lease
 from indexing.errors import DamagedIndex, IndexFormatError, IndexingError, MissingObject, UnsupportedFormat
 from indexing.index_checking import check_structure
 from indexing.index_format import MANIFEST, SEGMENTS, Manifest, OpenIndex, PartInfo, verify
 from indexing.index_writing import new_folder_id, publish, remove_unnamed, sync_folder, usable_manifest
 from indexing.models import Index, Mirror, Repository, SkippedFile
+from indexing.skipping import remove_skipped_before
 from indexing.sources import parse_source
 
 FORMAT = 1

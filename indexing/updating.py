@@ -19,7 +19,7 @@ import numpy as np
 from django.conf import settings
 
 from indexing import git
-from indexing.errors import DamagedIndex, MissingObject
+from indexing.errors import IndexFormatError, MissingObject
 from indexing.git import BlobReader, TreeEntry
 from indexing.index_format import (
     VECTOR_LISTS,
@@ -65,15 +65,21 @@ class Update:
 
 
 def published_base(directory: Path, manifest: Manifest | None, model: ModelInfo) -> OpenIndex | None:
-    """The published index when new segments may stand beside its own, else None."""
+    """The published index, which can be opened, when new segments may stand beside its own; else None."""
     if manifest is None or manifest.model != model or manifest.chunking != chunking_fingerprint():
         return None
     if manifest.coverage.lexical < 1 or not manifest.coverage.vectors:
         return None
+    return OpenIndex(directory, manifest)
+
+
+def can_be_opened(directory: Path) -> bool:
+    """False when there is no index, or one that no search can use."""
     try:
-        return open_index(directory)
-    except DamagedIndex:
-        return None
+        open_index(directory)
+    except IndexFormatError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=1)

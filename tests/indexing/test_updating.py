@@ -237,14 +237,16 @@ def test_it_embeds_beside_the_live_index_when_the_model_changed(
     assert (index.manifest.model, len(index.segments)) == (other.info, 1)
 
 
-def test_it_keeps_the_number_of_segments_small(repository: Repository, repo: Path) -> None:
+def test_it_keeps_the_number_of_segments_small(
+    repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexing.compacting.MAX_SEGMENTS", 4)
     counts = []
-    for number in range(8, 18):
+    for number in range(8, 13):
         commit_files(repo, {f"pkg/m{number}.py": _module(number)})
-        index = _update(repository)
-        counts.append(len(index.segments))
-    assert max(counts) == 8
-    assert counts[-1] < 8
+        counts.append(len(_update(repository).segments))
+    assert counts[:3] == [2, 3, 4]
+    assert max(counts[3:]) < 4
     _assert_like_a_clean_build(repository, repo)
 
 
@@ -253,7 +255,7 @@ def test_it_equals_a_clean_build_after_any_changes(
 ) -> None:
     monkeypatch.setattr("indexing.compacting.MAX_SEGMENTS", 2)
     rng = random.Random(7)
-    for step in range(10):
+    for step in range(6):
         change: dict[str, str | bytes | None] = {}
         for _ in range(rng.randint(1, 3)):
             path = f"{rng.choice(['pkg', 'a', 'z'])}/m{rng.randrange(8)}.py"
@@ -329,6 +331,17 @@ def test_it_makes_a_damaged_index_anew(repository: Repository, repo: Path, parse
     commit_files(repo, {"pkg/m3.py": None})
     _update(repository)
     assert len(parsed) == 8
+
+
+def test_it_can_be_searched_by_words_while_a_damaged_index_is_made_anew(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next(repository.index_path.rglob("vectors.code.bits*.npy")).unlink()
+    monkeypatch.setattr(embedding, "get_embedder", lambda: StubEmbedder(fail_at=1))
+    with pytest.raises(IndexingError):
+        build_now(repository)
+    coverage = verify(repository.index_path).manifest.coverage
+    assert (coverage.lexical, coverage.vectors) == (1.0, 0.0)
 
 
 def test_it_copies_no_damage_when_segments_are_merged(
