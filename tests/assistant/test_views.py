@@ -475,3 +475,17 @@ def test_it_shows_error_pages_in_the_design(user_client: Client) -> None:
     assert response.status_code == 404
     assert "There is nothing here" in response.content.decode()
     assert "app.css" in response.content.decode()
+
+
+def test_it_refuses_a_form_that_another_person_sent(
+    user_client: Client, other_client: Client, started: list[uuid.UUID]
+) -> None:
+    data = question()
+    user_client.post("/ask/", data)
+    response = other_client.post("/ask/", data, headers=HTMX)
+    assert response.status_code == 422
+    assert "was sent already" in response.content.decode()
+
+
+def test_it_streams_to_readers_only(user_client: Client, answered: Message) -> None:
+    assert user_client.post(f"/m/{answered.pk}/events/").status_code == 405

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -25,7 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--repo", action="append", default=[], help="only here; may be given more than once")
         parser.add_argument("--path", default="", help="prefer this folder")
         parser.add_argument("--only-path", default="", help="search nothing but this folder")
-        parser.add_argument("--limit", type=int, default=10)
+        parser.add_argument("--limit", type=_at_least_one, default=10)
         parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
 
     def handle(self, **options: Any) -> None:  # Any: parsed arguments
@@ -46,6 +46,13 @@ class Command(BaseCommand):
             self.stdout.write(_line(number, hit))
         if not result.hits:
             self.stderr.write(f"Nothing found in {result.trace.readable_repositories} searchable repositories.")
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ArgumentTypeError("at least 1")
+    return number
 
 
 def repository_ids(names: list[str]) -> tuple[int, ...]:
