@@ -11,7 +11,8 @@ from django.core.management import CommandError, call_command
 from tests.search.conftest import Indexed
 
 FILES: dict[str, str | bytes] = {"shop/orders.py": "def cancel_order(number):\n    return number\n"}
-PLACE = {"repository", "commit", "path", "language", "kind", "symbol", "start_byte", "end_byte", "start_line", "end_line"}
+PLACE = {"repository", "commit", "path", "language", "kind", "symbol"}
+RANGE = {"start_byte", "end_byte", "start_line", "end_line", "score", "legs"}
 
 
 def test_it_gives_hits_and_the_trace_as_one_json_document(indexed: Indexed) -> None:
@@ -21,7 +22,7 @@ def test_it_gives_hits_and_the_trace_as_one_json_document(indexed: Indexed) -> N
     document = json.loads(out.getvalue())
     assert set(document) == {"hits", "trace"}
     hit = document["hits"][0]
-    assert PLACE | {"score", "legs"} <= set(hit)
+    assert PLACE | RANGE <= set(hit)
     assert (hit["repository"], hit["path"], hit["symbol"]) == ("acme/shop", "shop/orders.py", "cancel_order")
 
 
