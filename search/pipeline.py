@@ -27,6 +27,7 @@ from indexing.models import Repository
 from search.corpus import Corpus, Source
 from search.errors import EmptyQuestion
 from search.index_cache import opened
+from search.placing import place_frames
 from search.planning import Turn, basic_plan, plan
 from search.ranking import rank
 from search.repo_selection import choose
@@ -44,6 +45,7 @@ from search.results import (
 )
 from search.retrieval import Pool, Query, retrieve
 from search.snippets import read_snippets
+from search.stack_traces import StackTrace, read_stack_trace
 from search.wording import wording
 
 logger = logging.getLogger(__name__)
@@ -110,7 +112,8 @@ def search(
     notices: list[str] = []
     with_llm = use_llm and llm.configured()
     sources, readable = readable_sources(principal, scope, notices, options)
-    first_plan = plan or basic_plan(question, history)
+    pasted = read_stack_trace(question) if plan is None else None
+    first_plan = plan or basic_plan(pasted.query if pasted else question, history)
     begun = clock.begin("plan", llm=with_llm and plan is None)
     planner = _Planner(question, history, principal.user_id) if with_llm and plan is None and sources else None
     ranked = _rank_with(first_plan, sources, scope, limit, _Clock(None) if planner else clock, notices, options)
@@ -126,6 +129,8 @@ def search(
         sources, readable = readable_sources(principal, scope, notices, options)
         ranked = _rank_with(final_plan, sources, scope, limit, clock, notices, options)
         first_plan = final_plan
+    if pasted is not None:
+        ranked = replace(ranked, hits=_with_frames_first(pasted, sources, scope, ranked.hits))
     hits: tuple[Hit, ...] = ranked.hits[:limit]
     dropped: tuple[Dropped, ...] = ()
     if with_llm and ranked.hits:
@@ -142,6 +147,18 @@ def search(
         notices=tuple(dict.fromkeys(notices)),
     )
     return SearchResult(hits=tuple(hits), trace=trace)
+
+
+def _with_frames_first(
+    pasted: StackTrace, sources: Sequence[Source], scope: Scope, hits: Sequence[Hit]
+) -> tuple[Hit, ...]:
+    """The code that a pasted stack trace names, as sure as the best hit, then the others."""
+    folder = _folder(scope.path_filter)
+    best = max((hit.score for hit in hits), default=1.0)
+    placed = [replace(hit, score=best) for hit in place_frames(sources, pasted.frames) if hit.path.startswith(folder)]
+    places = {(hit.repository_id, hit.path, hit.start_byte) for hit in placed}
+    others = [hit for hit in hits if (hit.repository_id, hit.path, hit.start_byte) not in places]
+    return tuple(placed + others)
 
 
 def readable_sources(
