@@ -20,7 +20,7 @@ JAVA = """Exception in thread "main" java.lang.IllegalStateException: closed
 """
 NODE = """TypeError: x is undefined
     at Object.cancel [as cancel] (/srv/app/src/orders.js:12:5)
-    at async C:\\work\\src\\main.ts:3:1
+    at async C:\\app\\src\\main.ts:3:1
 """
 GO = """panic: runtime error: index out of range
 
@@ -46,7 +46,7 @@ FIREFOX = "cancel@https://shop.example/src/orders.js:12:5\n"
             [Frame("/srv/app/shop/orders.py", 3, "cancel_order"), Frame("/srv/app/shop/views.py", 10, "checkout")],
         ),
         (JAVA, [Frame("com/acme/shop/Orders.java", 41, "cancel"), Frame("java/lang/Thread.java", 833, "run")]),
-        (NODE, [Frame("/srv/app/src/orders.js", 12, "cancel"), Frame("C:/work/src/main.ts", 3, "")]),
+        (NODE, [Frame("/srv/app/src/orders.js", 12, "cancel"), Frame("C:/app/src/main.ts", 3, "")]),
         (GO, [Frame("/home/a/shop/server.go", 27, "Serve")]),
         (RUST, [Frame("src/main.rs", 4, ""), Frame("src/orders.rs", 9, "cancel")]),
         (DOTNET, [Frame("C:/src/Shop/Orders.cs", 17, "Cancel")]),
