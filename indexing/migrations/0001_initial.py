@@ -83,7 +83,7 @@ class Migration(migrations.Migration):
             name='Repository',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=200, unique=True)),
+                ('name', models.CharField(db_index=True, max_length=200)),
                 ('ref', models.CharField(blank=True, help_text='Branch, tag or commit; empty is the default branch', max_length=255)),
                 ('visibility', models.CharField(choices=[('public', 'everyone who can sign in'), ('private', 'owner and members')], default='public', max_length=8)),
                 ('golden', models.BooleanField(default=False, help_text='Preferred in every search')),

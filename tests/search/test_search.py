@@ -22,7 +22,7 @@ def test_it_gives_hits_and_the_trace_as_one_json_document(indexed: Indexed) -> N
     document = json.loads(out.getvalue())
     assert set(document) == {"hits", "trace"}
     hit = document["hits"][0]
-    assert PLACE | RANGE <= set(hit)
+    assert set(hit) >= PLACE | RANGE
     assert (hit["repository"], hit["path"], hit["symbol"]) == ("acme/shop", "shop/orders.py", "cancel_order")
 
 

@@ -57,12 +57,12 @@ def _at_least_one(text: str) -> int:
 
 def repository_ids(names: list[str]) -> tuple[int, ...]:
     """Ids of the named repositories. Raises CommandError with status 2 for a name that is not indexed."""
-    found = dict(Repository.objects.searchable().filter(name__in=names).values_list("name", "pk"))
-    unknown = [name for name in names if name not in found]
+    found = list(Repository.objects.searchable().filter(name__in=names).values_list("name", "pk"))
+    unknown = sorted(set(names) - {name for name, _ in found})
     if unknown:
         known = ", ".join(Repository.objects.searchable().values_list("name", flat=True)[:20]) or "none yet"
         raise CommandError(f"No indexed repository is called {', '.join(unknown)}. Indexed: {known}.", returncode=2)
-    return tuple(found[name] for name in names)
+    return tuple(pk for _, pk in found)
 
 
 def _line(number: int, hit: Hit) -> str:
