@@ -357,13 +357,19 @@ def _home(request: HttpRequest) -> Context:
     readable = _repositories(request).order_by("-golden", "name")
     rows = statuses(readable[:HOME_REPOSITORIES])
     searchable = [row.repository for row in rows if row.current]
+    can_answer = searchable or [row.repository for row in rows]
     return {
         "repositories": rows,
-        "repository_total": readable.count() if len(rows) == HOME_REPOSITORIES else len(rows),
+        "can_answer": can_answer,
+        "can_answer_total": _total(readable) if len(rows) == HOME_REPOSITORIES else len(can_answer),
         "active": [row for row in rows if row.active],
         "searchable": searchable,
         "questions": suggestions(searchable),
     }
+
+
+def _total(readable: Any) -> int:  # Any: RepositoryQuerySet
+    return int(readable.searchable().count() or readable.count())
 
 
 def _page(request: HttpRequest, row: Conversation) -> Context:

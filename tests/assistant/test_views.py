@@ -386,6 +386,12 @@ def test_it_withholds_an_answer_whose_repository_is_no_longer_readable(
 # --- home, sidebar, completion
 
 
+def test_it_counts_only_repositories_that_can_answer(user_client: Client) -> None:
+    make_index(make_repository("acme/ready"), current=True)
+    make_index(make_repository("acme/failed"), status=Index.Status.FAILED)
+    assert "<h2>Ask about acme/ready</h2>" in user_client.get("/").content.decode()
+
+
 def test_it_invites_to_add_the_first_repository(user_client: Client) -> None:
     assert "Add the first repository" in user_client.get("/").content.decode()
 
