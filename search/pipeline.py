@@ -26,6 +26,7 @@ from indexing.index_format import ModelInfo
 from indexing.models import Repository
 from search.corpus import Corpus, Source
 from search.errors import EmptyQuestion
+from search.grep import Pattern, grep, read_pattern
 from search.index_cache import opened
 from search.placing import place_frames
 from search.planning import Turn, basic_plan, plan
@@ -112,6 +113,9 @@ def search(
     notices: list[str] = []
     with_llm = use_llm and llm.configured()
     sources, readable = readable_sources(principal, scope, notices, options)
+    pattern = read_pattern(question) if plan is None else None
+    if pattern is not None:
+        return _search_lines(pattern, principal, scope, limit, clock)
     pasted = read_stack_trace(question) if plan is None else None
     first_plan = plan or basic_plan(pasted.query if pasted else question, history)
     begun = clock.begin("plan", llm=with_llm and plan is None)
@@ -147,6 +151,36 @@ def search(
         notices=tuple(dict.fromkeys(notices)),
     )
     return SearchResult(hits=tuple(hits), trace=trace)
+
+
+def _search_lines(pattern: Pattern, principal: Principal, scope: Scope, limit: int, clock: _Clock) -> SearchResult:
+    """Exact search: no model takes part, and only the repositories that fit the pattern's words best are read."""
+    notices: list[str] = []
+    sources, readable = readable_sources(principal, scope, notices)
+    asked = QueryPlan(english_query=pattern.text, question_class="symbol")
+    begun = clock.begin("repositories")
+    query = Query("english", 1.0, wording(pattern.text))
+    choices = choose(sources, [query], pinned=frozenset(scope.repository_ids), limit=settings.SEARCH_REPOSITORIES)
+    clock.end("repositories", begun)
+    by_id = {source.repository_id: source for source in sources}
+    begun = clock.begin("retrieve")
+    found = grep([by_id[choice.repository_id] for choice in choices], pattern, folder=_folder(scope.path_filter))
+    clock.end("retrieve", begun)
+    if len(choices) < len(sources):
+        notices.append(f"Searched in {len(choices)} of {len(sources)} repositories. Name one with @ to search it.")
+    hits = tuple(hit for hit in found.hits if _in_languages(hit, scope))
+    return SearchResult(
+        hits=hits[:limit],
+        trace=Trace(
+            plan=asked,
+            repositories=tuple(choices),
+            readable_repositories=readable,
+            candidates=hits[: max(limit, settings.RERANK_CANDIDATES)],
+            dropped=(),
+            stages=tuple(clock.stages),
+            notices=(*notices, *found.notices),
+        ),
+    )
 
 
 def _with_frames_first(

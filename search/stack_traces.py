@@ -27,6 +27,9 @@ _CALL_ABOVE = re.compile(r"^\s*(?:\d+:\s+(?:0x[0-9a-f]+ - )?)?(?P<symbol>[\w./:*
 _RUST_PANIC = re.compile(r"panicked at (?:'.*', )?(?P<path>\S+\.rs):(?P<line>\d+)")
 _PATTERNS = (_PYTHON, _DOTNET, _JAVA, _JAVASCRIPT, _FIREFOX)
 
+# A text box of one line drops the line ends of what is pasted, and leaves the indentation.
+_INDENTATION = re.compile(r'\s{1,8}(?=File "[^"]{1,300}", line \d|at (?:async )?[^\s]{1,300}(?: \[as| \(|\(|:\d))')
+
 _MESSAGE = re.compile(
     r"^(?:Caused by: |Exception in thread \"[^\"]*\" |Unhandled exception\. |Uncaught |panic: )?"
     r"(?:[\w.$]*(?:Error|Exception|Warning|Panic)\b.*|(?<=panic: ).*)$"
@@ -57,6 +60,7 @@ class StackTrace:
 
 def read_stack_trace(text: str) -> StackTrace | None:
     """None when the text has no frame."""
+    text = text if "\n" in text else _INDENTATION.sub("\n", text)
     lines = [line[:MAX_LINE_CHARS] for line in text.splitlines()]
     found = [frame for above, line in pairwise(["", *lines]) if (frame := _frame(line, above)) is not None]
     if not found:

@@ -59,6 +59,15 @@ def test_it_reads_frames_from_the_error_outwards(text: str, frames: list[Frame])
     assert list(trace.frames) == frames
 
 
+@pytest.mark.parametrize(("text", "frames"), [(PYTHON, 2), (JAVA, 2), (NODE, 2), (DOTNET, 1)])
+def test_it_reads_frames_that_a_text_box_put_on_one_line(text: str, frames: int) -> None:
+    trace = read_stack_trace(text.replace("\n", ""))
+    whole = read_stack_trace(text)
+    assert trace is not None
+    assert whole is not None
+    assert trace.frames == whole.frames[:frames]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
