@@ -17,7 +17,7 @@ from indexing.admin import RecordAdmin
 from indexing.models import Repository
 
 
-def _conversations(request: HttpRequest) -> QuerySet[Conversation]:
+def readable_conversations(request: HttpRequest) -> QuerySet[Conversation]:
     principal = Principal.of_user(request.user)
     if principal.sees_all:
         return Conversation.objects.all()
@@ -35,7 +35,7 @@ class ConversationAdmin(RecordAdmin):
     list_select_related = ("owner",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Conversation]:
-        return _conversations(request).annotate(question_count=Count("messages")).order_by("-updated_at")
+        return readable_conversations(request).annotate(question_count=Count("messages")).order_by("-updated_at")
 
     @admin.display(description="questions", ordering="question_count")
     def questions(self, conversation: Conversation) -> int:
@@ -56,7 +56,7 @@ class MessageAdmin(RecordAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
-        return Message.objects.filter(conversation__in=_conversations(request)).prefetch_related("feedback")
+        return Message.objects.filter(conversation__in=readable_conversations(request)).prefetch_related("feedback")
 
     @admin.display(description="question", ordering="question")
     def question_start(self, message: Message) -> str:
@@ -85,7 +85,7 @@ class FeedbackAdmin(RecordAdmin):
     ordering = ("-created_at",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Feedback]:
-        return Feedback.objects.filter(message__conversation__in=_conversations(request))
+        return Feedback.objects.filter(message__conversation__in=readable_conversations(request))
 
 
 @admin.register(ApiToken)

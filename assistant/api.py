@@ -66,19 +66,25 @@ class TokenAuth(HttpBearer):
         self.reading = reading or scope
 
     def authenticate(self, request: HttpRequest, token: str) -> TokenCaller | None:
-        row = tokens.find(token)
-        if row is None:
+        caller = caller_of(token)
+        if caller is None or caller.token is None:
             return None
-        request.allowance = tokens.count_request(row)  # type: ignore[attr-defined]  # for the headers
-        if request.allowance.exceeded:  # type: ignore[attr-defined]
-            raise HttpError(
-                429, "This token has used up its requests of this minute. `RateLimit-Reset` says when to go on."
-            )
+        allowance = tokens.count_request(caller.token)
+        request.allowance = allowance  # type: ignore[attr-defined]  # for the headers
+        if allowance.exceeded:
+            raise HttpError(429, tokens.USED_UP)
         needed = self.reading if request.method in ("GET", "HEAD") else self.scope
-        if needed not in row.scopes:
+        if needed not in caller.token.scopes:
             raise HttpError(403, f"This token lacks the scope `{needed}`. Make one that has it.")
-        is_staff = row.user.is_staff and ApiToken.Scope.ADMIN in row.scopes
-        return TokenCaller(user=row.user, principal=tokens.principal_of(row), is_staff=is_staff, token=row)
+        return caller
+
+
+def caller_of(secret: str) -> TokenCaller | None:
+    row = tokens.find(secret)
+    if row is None:
+        return None
+    is_staff = row.user.is_staff and ApiToken.Scope.ADMIN in row.scopes
+    return TokenCaller(user=row.user, principal=tokens.principal_of(row), is_staff=is_staff, token=row)
 
 
 class Api(NinjaAPI):

@@ -1,16 +1,17 @@
 """The ASGI entry point for uvicorn. Answers stream, so WSGI is not offered.
 
-At start, answers that a crash left running are ended, and the embedding model and litellm are loaded beside the
-first requests.
+Coding agents are served at `/mcp` when the extra `mcp` is installed. At start, answers that a crash left running are
+ended, and the embedding model and litellm are loaded beside the first requests.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -30,22 +31,40 @@ log = logging.getLogger(__name__)
 _django = get_asgi_application()
 
 
+_agents: list[Any] = []  # Any: the ASGI application of /mcp, while the server lives
+
+
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await _live(receive, send)
+    elif scope["type"] == "http" and scope["path"] == "/mcp" and _agents:
+        await _agents[0](scope, receive, send)
     else:
         await _django(scope, receive, send)
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    while True:
-        event = await receive()
-        if event["type"] == "lifespan.startup":
-            await sync_to_async(_start)()
-            await send({"type": "lifespan.startup.complete"})
-        else:
-            await send({"type": "lifespan.shutdown.complete"})
-            return
+    await receive()  # lifespan.startup
+    await sync_to_async(_start)()
+    async with _serving_agents():
+        await send({"type": "lifespan.startup.complete"})
+        await receive()  # lifespan.shutdown
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+@contextlib.asynccontextmanager
+async def _serving_agents() -> AsyncIterator[None]:
+    """The sessions of the SDK need a task group around the life of the server."""
+    from assistant import mcp
+
+    if not mcp.installed():
+        _agents.append(mcp.not_installed)
+        yield
+    else:
+        async with mcp.running() as app:
+            _agents.append(app)
+            yield
+    _agents.clear()
 
 
 def _start() -> None:

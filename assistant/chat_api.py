@@ -45,7 +45,9 @@ router = Router(tags=["answers"])
 
 @dataclass(frozen=True)
 class TokenCaller(Caller):
-    token: ApiToken
+    """`token` is None for the person at the server's shell, who needs none."""
+
+    token: ApiToken | None
 
 
 class AskIn(ScopeIn):
@@ -158,7 +160,7 @@ async def ask(
     The answer goes on when the connection breaks; `/messages/{id}` has it.
     """
     caller = _caller(request)
-    message = await sync_to_async(_stored)(body, caller, idempotency_key)
+    message = await sync_to_async(stored_question)(body, caller, idempotency_key)
     if message.state == Message.State.QUEUED:
         answering.start_answer(message.pk)
     return await _reply(request, message, caller, after=0, wait=body.wait)
@@ -166,7 +168,7 @@ async def ask(
 
 @router.get("/messages/{uuid:message_id}", response=AnswerOut, summary="Get an answer", operation_id="get_answer")
 def get_answer(request: HttpRequest, message_id: uuid.UUID) -> AnswerOut:
-    return _answer_out(request, _message(_caller(request), message_id), _caller(request))
+    return _answer_out(request, message_of(_caller(request), message_id), _caller(request))
 
 
 @router.get(
@@ -183,7 +185,7 @@ async def follow_answer(
 ) -> HttpResponseBase | Status[AnswerOut]:
     """As a stream, or as one JSON answer when it is complete: `Accept` chooses. `Last-Event-ID` is `after`."""
     caller = _caller(request)
-    message = await sync_to_async(_message)(caller, message_id)
+    message = await sync_to_async(message_of)(caller, message_id)
     seen = request.headers.get("Last-Event-ID", "")
     return await _reply(request, message, caller, after=int(seen) if seen.isdecimal() and len(seen) < 10 else after)
 
@@ -193,7 +195,7 @@ async def follow_answer(
 )
 def stop_answer(request: HttpRequest, message_id: uuid.UUID) -> Status[AnswerOut]:
     caller = _caller(request)
-    message = _message(caller, message_id)
+    message = message_of(caller, message_id)
     conversations.request_stop(message)
     answering.signal_stop(message.pk)
     return Status(202, _answer_out(request, message, caller))
@@ -205,7 +207,7 @@ def stop_answer(request: HttpRequest, message_id: uuid.UUID) -> Status[AnswerOut
 def rate_answer(request: HttpRequest, message_id: uuid.UUID, body: FeedbackIn) -> Status[None]:
     """One opinion a person; a later one replaces it."""
     caller = _caller(request)
-    message = _message(caller, message_id)
+    message = message_of(caller, message_id)
     conversations.save_feedback(message, caller.user, helpful=body.helpful, reason=body.reason, comment=body.comment)
     return Status(204, None)
 
@@ -301,14 +303,16 @@ def code_of(
     )
 
 
-def _stored(body: AskIn, caller: TokenCaller, key: str) -> Message:
+def stored_question(body: AskIn, caller: TokenCaller, key: str = "") -> Message:
     """The message of this question. The same idempotency key gives the same one; for another question it is refused."""
     conversation = _conversation(caller, body.conversation_id) if body.conversation_id else None
     scope = scope_of(body, caller.principal)
     message = conversations.start_message(
         caller.user,
         body.question,
-        request_id=uuid.uuid5(uuid.NAMESPACE_URL, f"token:{caller.token.pk}:{key}") if key else uuid.uuid4(),
+        request_id=uuid.uuid5(uuid.NAMESPACE_URL, f"token:{caller.token.pk if caller.token else 0}:{key}")
+        if key
+        else uuid.uuid4(),
         conversation=conversation,
         mode=body.mode,
         scope=scope,
@@ -366,14 +370,14 @@ def _encoded(sequence: int, name: str, data: Any, *, as_sse: bool) -> bytes:  # 
 
 
 def _may_follow(message: Message, caller: TokenCaller) -> bool:
-    token = tokens.valid().select_related("user").filter(pk=caller.token.pk).first()
+    token = tokens.valid().select_related("user").filter(pk=caller.token.pk if caller.token else 0).first()
     if token is None or not Message.objects.filter(pk=message.pk, conversation__owner=token.user).exists():
         return False
     return not citations.withheld(conversations.evidence(message, tokens.principal_of(token)))
 
 
 def _fresh_answer(request: HttpRequest, message: Message, caller: TokenCaller) -> AnswerOut:
-    return _answer_out(request, _message(caller, message.pk), caller)
+    return _answer_out(request, message_of(caller, message.pk), caller)
 
 
 def _answer_out(request: HttpRequest, message: Message, caller: TokenCaller) -> AnswerOut:
@@ -422,7 +426,7 @@ def _citation_out(request: HttpRequest, message: Message, item: Evidence) -> Cit
 def _conversations(caller: TokenCaller) -> QuerySet[Conversation]:
     """Those of the token's person; of a restricted token, those begun with it."""
     mine = conversations.visible_to(caller.user)
-    return mine.filter(token=caller.token) if caller.token.restricted else mine
+    return mine.filter(token=caller.token) if caller.token is not None and caller.token.restricted else mine
 
 
 def _conversation(caller: TokenCaller, conversation_id: uuid.UUID) -> Conversation:
@@ -432,7 +436,8 @@ def _conversation(caller: TokenCaller, conversation_id: uuid.UUID) -> Conversati
     return row
 
 
-def _message(caller: TokenCaller, message_id: uuid.UUID) -> Message:
+def message_of(caller: TokenCaller, message_id: uuid.UUID) -> Message:
+    """Raises Http404."""
     mine = Message.objects.filter(conversation__in=_conversations(caller)).select_related("conversation")
     row = mine.filter(pk=message_id).first()
     if row is None:

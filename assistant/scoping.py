@@ -31,7 +31,7 @@ def read_question(text: str, tokens: Sequence[str], principal: Principal) -> Sco
     found = list(_TOKEN.finditer(" ".join(tokens[:MAX_TOKENS]))) + list(_TOKEN.finditer(text))[:MAX_TOKENS]
     ids = _ids({match["name"] for match in found if match["name"]}, principal)
     scope = Scope(
-        repository_ids=tuple(dict.fromkeys(ids[match["name"]] for match in found if match["name"] in ids)),
+        repository_ids=tuple(dict.fromkeys(pk for match in found for pk in ids.get(match["name"], ()))),
         path=_last(found, "path"),
         path_filter=_last(found, "path!"),
         languages=tuple(dict.fromkeys(match["value"].lower() for match in found if match["key"] == "lang")),
@@ -46,16 +46,20 @@ def scope_tokens(scope: Scope, principal: Principal) -> list[str]:
         Repository.objects.visible_to(principal).filter(pk__in=scope.repository_ids) if scope.repository_ids else []
     )
     names = {repository.pk: repository.name for repository in readable}
-    tokens = [f"@{names[pk]}" for pk in scope.repository_ids if pk in names]
+    tokens = list(dict.fromkeys(f"@{names[pk]}" for pk in scope.repository_ids if pk in names))
     tokens += [f"path:{scope.path}"] if scope.path else []
     tokens += [f"path!:{scope.path_filter}"] if scope.path_filter else []
     return tokens + [f"lang:{language}" for language in scope.languages]
 
 
-def _ids(names: set[str], principal: Principal) -> dict[str, int]:
-    if not names:
-        return {}
-    return dict(Repository.objects.visible_to(principal).filter(name__in=names).values_list("name", "pk"))
+def _ids(names: set[str], principal: Principal) -> dict[str, list[int]]:
+    """All of a name: two people may each have added a repository that the other could not see."""
+    ids: dict[str, list[int]] = {}
+    if names:
+        readable = Repository.objects.visible_to(principal).filter(name__in=names).order_by("pk")
+        for name, pk in readable.values_list("name", "pk"):
+            ids.setdefault(name, []).append(pk)
+    return ids
 
 
 def _last(found: Sequence[re.Match[str]], key: str) -> str:

@@ -256,6 +256,10 @@ EVIDENCE_PASSAGES = _number("EVIDENCE_PASSAGES", 8)
 # JSON API.
 API_REQUESTS_PER_MINUTE = _number("API_REQUESTS_PER_MINUTE", 300)  # of one token
 API_MAX_BODY_BYTES = _number("API_MAX_BODY_BYTES", 256_000)
+MCP_TOKEN = _text("MCP_TOKEN")  # whose rights `manage.py mcp` has; empty: the operator's
+
+# Privacy: may staff see on the dashboard what single people asked?
+STAFF_SEES_QUESTIONS = _bool("STAFF_SEES_QUESTIONS", False)
 
 LOG_LEVEL = _text("LOG_LEVEL", "INFO")
 LOGGING = {

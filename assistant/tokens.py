@@ -26,6 +26,7 @@ from indexing.models import Repository
 PREFIX = "cba_"  # so that scanners for leaked secrets can know them
 SHOWN_CHARS = 10
 MAX_TOKEN_CHARS = 200
+USED_UP = "This token has used up its requests of this minute. `RateLimit-Reset` says when to go on."
 LAST_USED_EVERY = timedelta(minutes=1)
 
 

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from assistant import account, api, code_views, evaluation_page, health, sign_in, views
+from assistant import account, api, code_views, dashboard, evaluation_page, health, sign_in, views
 from indexing import webhooks
 
 urlpatterns = [
@@ -43,6 +43,7 @@ urlpatterns = [
     path("repositories/", include("indexing.urls")),
     path("webhooks/<int:repository_id>/", webhooks.receive, name="webhook"),
     path("search/", include("search.urls")),
+    path("dashboard/", dashboard.dashboard, name="dashboard"),
     path("evaluation/", evaluation_page.evaluation, name="evaluation"),
     path("account/tokens/", account.token_page, name="tokens"),
     path("account/tokens/<int:token_id>/revoke/", account.revoke_token, name="revoke_token"),

@@ -9,22 +9,25 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
+from django_htmx.http import HttpResponseClientRedirect
 
 from assistant import answering, completing, conversations, exporting, live_answer
 from assistant.citations import Evidence
 from assistant.context_processors import conversation_groups
-from assistant.errors import InvalidQuestion
+from assistant.errors import AssistantError, InvalidQuestion
 from assistant.exchanges import exchanges_of, page_url
 from assistant.forms import QuestionForm
 from assistant.models import Conversation, ConversationShare, Message
@@ -83,7 +86,7 @@ def _accept(request: HttpRequest, conversation_id: uuid.UUID | None) -> Message 
             mode=form.cleaned_data["mode"] or "explain",
             scope=asked.scope,
         )
-    except InvalidQuestion as error:
+    except AssistantError as error:
         return _refuse(request, form, str(error), conversation)
 
 
@@ -114,8 +117,10 @@ def answer(request: HttpRequest, message_id: uuid.UUID) -> HttpResponse:
     return _answer(request, _message(request, message_id))
 
 
-async def answer_events(request: HttpRequest, message_id: uuid.UUID) -> StreamingHttpResponse:
+async def answer_events(request: HttpRequest, message_id: uuid.UUID) -> HttpResponseBase:
     """The stream. `Last-Event-ID`, or `after` for a page that reconnects itself, resumes without repetition."""
+    if request.method != "GET":
+        return HttpResponse(status=405, headers={"Allow": "GET"})
     user = cast(User, await request.auser())
     message = await sync_to_async(_message)(request, message_id)
     after = _number(request.headers.get("Last-Event-ID") or request.GET.get("after", ""))
@@ -337,6 +342,13 @@ class SignIn(LoginView):
     template_name = "sign_in.html"
     redirect_authenticated_user = True
 
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # Any: Django's own signature
+        """A fragment asked for after the session ended: the whole page goes to the form, and comes back after it."""
+        if not _wants_fragment(request):
+            return super().get(request, *args, **kwargs)
+        page = request.htmx.current_url_abs_path or reverse("home")  # type: ignore[attr-defined]  # HtmxMiddleware
+        return HttpResponseClientRedirect(f"{reverse('sign_in')}?{urlencode({'next': page})}")
+
 
 # --- helpers
 
@@ -345,13 +357,19 @@ def _home(request: HttpRequest) -> Context:
     readable = _repositories(request).order_by("-golden", "name")
     rows = statuses(readable[:HOME_REPOSITORIES])
     searchable = [row.repository for row in rows if row.current]
+    can_answer = searchable or [row.repository for row in rows]
     return {
         "repositories": rows,
-        "repository_total": readable.count() if len(rows) == HOME_REPOSITORIES else len(rows),
+        "can_answer": can_answer,
+        "can_answer_total": _total(readable) if len(rows) == HOME_REPOSITORIES else len(can_answer),
         "active": [row for row in rows if row.active],
         "searchable": searchable,
         "questions": suggestions(searchable),
     }
+
+
+def _total(readable: Any) -> int:  # Any: RepositoryQuerySet
+    return int(readable.searchable().count() or readable.count())
 
 
 def _page(request: HttpRequest, row: Conversation) -> Context:

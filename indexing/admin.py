@@ -23,10 +23,11 @@ from indexing.access import Principal
 from indexing.building import request_build
 from indexing.chunk_checks import CHECKS
 from indexing.errors import IndexingError
+from indexing.git import allowed_source
 from indexing.judging import MARKS
 from indexing.models import ChunkReview, Index, Job, LLMCall, Mirror, Repository, SkippedFile, new_webhook_secret
 from indexing.registering import register, remove
-from indexing.sources import Source, check_ref, parse_source
+from indexing.sources import Source, check_ref
 from indexing.status import status_of
 
 Checked = TypeVar("Checked")
@@ -72,7 +73,7 @@ class RepositoryForm(forms.ModelForm):
             self.fields["name"].help_text = "Empty: taken from the URL"
 
     def clean_source(self) -> Source:
-        return _or_invalid(lambda: parse_source(self.cleaned_data["source"], from_staff=True))
+        return _or_invalid(lambda: allowed_source(self.cleaned_data["source"], from_staff=True))
 
     def clean_ref(self) -> str:
         return _or_invalid(lambda: check_ref(self.cleaned_data["ref"]))

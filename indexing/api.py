@@ -15,9 +15,10 @@ from ninja import Field, Query, Router, Schema, Status
 from indexing import registering
 from indexing.access import Caller
 from indexing.building import request_build
+from indexing.git import allowed_source
 from indexing.models import Index, Repository, SkippedFile
 from indexing.paging import MAX_PAGE_SIZE, PAGE_SIZE, page
-from indexing.sources import check_ref, parse_source
+from indexing.sources import check_ref
 from indexing.status import RepositoryStatus, statuses
 
 router = Router(tags=["repositories"])
@@ -120,7 +121,7 @@ def add_repository(request: HttpRequest, body: RepositoryIn) -> Status[Repositor
     """201 when it is new. A source and ref that is here already is brought up to date and answered with 200."""
     caller = _caller(request)
     repository, created = registering.register(
-        parse_source(body.source, from_staff=caller.is_staff),
+        allowed_source(body.source, from_staff=caller.is_staff),
         owner=caller.user,
         principal=caller.principal,
         ref=check_ref(body.ref),

@@ -42,7 +42,7 @@ _CLOSER = re.compile(r"[)}\]]|\*/|-->|</\w|[;,]\s|(?:end|endif|endforeach|endwhi
 _CLOSERS = re.compile(rb"(?:\s*[)}\];,])*")
 _LITERAL = re.compile(r"string|comment|heredoc|text|template|content|regex|raw|jsx_text|char|block_scalar|data")
 _BLOCK = re.compile(
-    r"block|body|_list$|^list|program|source|module|suite|document|clause|stream|declarations|statements|template|"
+    r"block|body|raw_text|_list$|^list|program|source|module|suite|document|clause|stream|declarations|statements|template|"
     r"fragment|section|element|array|object|mapping|table|pair|definition|namespace|export|wrapper|_item$|preproc|"
     r"chunk|decl|ERROR|arguments|hash|dictionary|tuple|record|struct|enum|initializer|stylesheet|rule_set|translation",
     re.IGNORECASE,

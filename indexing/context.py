@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from indexing import wording
-from indexing.chunking import code, openapi
+from indexing.chunking import code, notebook, openapi
 from indexing.masking import mask_secrets
 from indexing.parsing import CONTAINER_KINDS, FUNCTION_KINDS, Definition
 from indexing.walking import decode
@@ -323,6 +323,8 @@ def _own_lines(file: _File, position: int) -> list[str]:
     if chunk.kind == openapi.KIND:
         referred = (normalise(text, file.language) for text in file.referred.get(chunk.start_byte, ()))
         return [*_dedent(lines).splitlines(), *(line for text in referred for line in mask_secrets(text).splitlines())]
+    if chunk.kind == notebook.KIND and (written := notebook.source_of_cell("\n".join(lines))):
+        return [line for line in mask_secrets(written).splitlines() if line.strip()] or lines
     if chunk.kind == "lines" and position:
         return [*_overlap(file, position), *lines]
     return lines or file.text(chunk.start_byte, chunk.end_byte).splitlines()

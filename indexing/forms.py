@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 
 from indexing.errors import InvalidSource
+from indexing.git import allowed_source
 from indexing.models import Repository
-from indexing.sources import Source, check_ref, parse_source
+from indexing.sources import NO_SOURCE, Source, check_ref
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
 class AddRepositoryForm(forms.Form):
-    source = forms.CharField(max_length=2000)
+    source = forms.CharField(max_length=2000, error_messages={"required": NO_SOURCE})
     ref = forms.CharField(max_length=255, required=False)
     visibility = forms.ChoiceField(choices=Repository.Visibility.choices, initial=Repository.Visibility.PUBLIC)
     golden = forms.BooleanField(required=False)
@@ -26,7 +27,7 @@ class AddRepositoryForm(forms.Form):
 
     def clean_source(self) -> Source:
         try:
-            return parse_source(self.cleaned_data["source"], from_staff=self.user.is_staff)
+            return allowed_source(self.cleaned_data["source"], from_staff=self.user.is_staff)
         except InvalidSource as error:
             raise forms.ValidationError(str(error)) from error
 

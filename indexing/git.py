@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import IO, Self
 from django.utils import timezone
 from filelock import FileLock, Timeout
 
-from indexing.errors import EmptyRepository, GitError, MissingObject, UnknownRef
+from indexing.errors import EmptyRepository, GitError, MissingObject, NotARepository, UnknownRef, UnreachableSource
 from indexing.git_process import DamagedMirror, Progress, Remote, git, running
 from indexing.hosting import hosting_url
 from indexing.models import Mirror
@@ -34,6 +34,7 @@ __all__ = [
     "Source",
     "TreeChange",
     "TreeEntry",
+    "allowed_source",
     "blob_at",
     "blobs_at",
     "changed_files",
@@ -87,6 +88,17 @@ class TreeChange:
 
     path: bytes
     entry: TreeEntry | None
+
+
+def allowed_source(text: str, *, from_staff: bool) -> Source:
+    """What a person typed, when this server may connect to it. Looks names up and connects to nothing.
+
+    A host without an address is let through: its build says so, and can be retried. Raises InvalidSource.
+    """
+    source = parse_source(text, from_staff=from_staff)
+    with suppress(UnreachableSource):
+        Remote.of(source.kind, source.url)
+    return source
 
 
 def probe(source: Source, ref: str = "") -> str:
@@ -225,6 +237,8 @@ def _remote_head(remote: Remote, on_progress: Progress | None) -> tuple[str, boo
     if lines:
         return "", True
     branches = [line.partition("\trefs/heads/")[2] for line in _list_refs(remote, ("refs/heads/*",), on_progress)]
+    if not branches and not remote.speaks_git():
+        raise NotARepository(f"{remote.url} is not a Git repository but a web page. Check the address.")
     return next((name for name in _LIKELY_BRANCHES if name in branches), min(branches, default="")), False
 
 

@@ -14,10 +14,11 @@ import selectors
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -207,6 +208,15 @@ class Remote:
             except WrongAddress:
                 pass
             raise
+
+    def speaks_git(self) -> bool:
+        """Whether the host of an empty listing talks as Git does: a web page without a line break lists nothing too."""
+        if not self.url.startswith("http"):
+            return True
+        with tempfile.NamedTemporaryFile() as packets:
+            traced = replace(self, environment={**self.environment, "GIT_TRACE_PACKET": packets.name})
+            traced.talk(None, lambda url: ["ls-remote", "--", url], None)
+            return bool(packets.read(1))
 
     def _watched(self, command: list[str], report: Progress | None) -> bytes:
         with _process_group(command, _environment() | self.environment) as process:

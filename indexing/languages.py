@@ -355,11 +355,16 @@ def _by_interpreter(head: bytes) -> str:
 
 
 def route_of(language: str, path: bytes) -> str:
-    """Which chunker a language goes to: markdown, config, text or code. OpenAPI needs the content: `is_openapi`."""
+    """Which chunker a language goes to: markdown, notebook, config, text or code.
+
+    OpenAPI needs the content: `is_openapi`.
+    """
     if language == "markdown":
         return "markdown"
     if path.lower().endswith(_RECORD_PER_LINE):
         return "text"
+    if path.lower().endswith(b".ipynb"):
+        return "notebook"
     if language in CONFIG_LANGUAGES:
         return "config"
     return "text" if language in TEXT_LANGUAGES else "code"

@@ -16,6 +16,7 @@ import ipaddress
 import logging
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -56,6 +57,7 @@ _DEFAULT_BASES = {
     "ollama": "http://localhost:11434",
     "ollama_chat": "http://localhost:11434",
 }
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _BASES_WITHOUT_PATH = ("anthropic", "ollama", "ollama_chat")
 
 
@@ -385,7 +387,7 @@ def _completion(litellm: Any, response: Any, row: LLMCall, started: float) -> Co
     _note_usage(row, response)
     row.cost_usd = _cost(litellm, row)
     choice = response.choices[0] if response.choices else None
-    text = json_reply.without_thoughts(choice.message.content or "") if choice else ""
+    text = json_reply.without_thoughts(_storable(choice.message.content or "")) if choice else ""
     if choice is None or not text:
         reason = choice.finish_reason if choice else None
         raise LLMBadReply(f"The model's reply is empty (it ended with {reason or 'no reason'}).")
@@ -412,7 +414,7 @@ async def _parts(
             continue
         choice = chunk.choices[0]
         finish_reason = choice.finish_reason or finish_reason
-        content = choice.delta.content or ""
+        content = _storable(choice.delta.content or "")
         if content and not row.prompt_tokens:
             row.completion_tokens += count_tokens(content)
         if text := thoughts.feed(content):
@@ -420,6 +422,11 @@ async def _parts(
     if text := thoughts.end():
         yield StreamPart(text, None)
     yield StreamPart("", finish_reason or "stop")
+
+
+def _storable(text: str) -> str:
+    """Models write NUL and halves of surrogate pairs; databases and UTF-8 take neither."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 async def _chunks(source: Any, timeout_seconds: float) -> AsyncIterator[Any]:  # Any: litellm's values

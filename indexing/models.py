@@ -70,7 +70,8 @@ class Repository(models.Model):
         PRIVATE = "private", "owner and members"
 
     mirror = models.ForeignKey(Mirror, on_delete=models.PROTECT, related_name="repositories")
-    name = models.CharField(max_length=200, unique=True)
+    # Not unique: a number behind a name would tell of a repository that its reader may not know of.
+    name = models.CharField(max_length=200, db_index=True)
     ref = models.CharField(max_length=255, blank=True, help_text="Branch, tag or commit; empty is the default branch")
     visibility = models.CharField(max_length=8, choices=Visibility, default=Visibility.PUBLIC)
     owner = models.ForeignKey(

@@ -38,6 +38,8 @@ _SILENT_SCOPES = frozenset({"exports", "module", "prototype", "this", "self", "w
 _INNER_DOCUMENTATION = {"rust": (b"//!", b"/*!"), "zig": (b"//!",)}  # of the enclosing module, not of what follows
 _ANNOTATION_LINE = re.compile(rb"[ \t]*(@[\w.:]+(?:\([^\n]*\))?)[ \t]*\r?\n")
 _ANNOTATION_LANGUAGES = frozenset({"java", "kotlin", "groovy", "scala", "swift", "dart", "typescript", "tsx"})
+_BATS_MARK = "@test "
+_BATS_TEST = re.compile(rb"^(@test[ \t]+)([\"'][^\n]*)[\"'][ \t](?=[ \t]*\{[ \t]*$)", re.M)
 _PREFIX_TYPES = ("attribute_item", "attribute_list", "annotation", "decorator", "marker_annotation")
 
 
@@ -107,10 +109,17 @@ def parse(text: bytes, language: str) -> Syntax:
     grammar = _grammar(language)
     if isinstance(grammar, str):
         return Syntax(ParsedFile(fallback=grammar))
-    tree = _parse_tree(grammar.language, text)
+    tree = _parse_tree(grammar.language, _as_functions(text) if language == "bash" else text)
     if tree is None:
         return Syntax(ParsedFile(fallback=f"parsing took more than {PARSE_TIMEOUT_SECONDS:g} s"))
     return _read_tree(tree, grammar.query, text, language)
+
+
+def _as_functions(text: bytes) -> bytes:
+    """Tests of Bats, `@test "name" {`, as functions of the same length, which the grammar of the shell knows."""
+    return (
+        _BATS_TEST.sub(lambda match: b"_" * (len(match[1]) + len(match[2])) + b"()", text) if b"@test" in text else text
+    )
 
 
 def located(parsed: ParsedFile, offsets: OffsetMap, lines: LineIndex) -> ParsedFile:
@@ -238,10 +247,12 @@ def _read_tree(tree: Tree, query: Query, text: bytes, language: str) -> Syntax:
     modules: list[tuple[int, str]] = []
     packages: list[tuple[int, str]] = []
     for rank, captures in QueryCursor(query).matches(tree.root_node):
+        if comment := captures.get("comment"):  # a pattern of its own, and the most frequent one
+            prefixes.append((comment[0].start_byte, comment[0].end_byte))
+            continue
         nodes = {name: group[0] for name, group in captures.items()}
-        for name in ("comment", "prefix"):
-            if node := nodes.get(name):
-                prefixes.append((node.start_byte, node.end_byte))
+        if node := nodes.get("prefix"):
+            prefixes.append((node.start_byte, node.end_byte))
         if node := nodes.get("import"):
             import_ranges.add((node.start_byte, node.end_byte))
         modules += [
@@ -293,6 +304,8 @@ def _note_definition(
         body=_body_start(inner, nodes, end),
         node_ids=[inner.id] if outer is inner else [inner.id, outer.id],
     )
+    if text.startswith(_BATS_MARK.encode(), name_byte):
+        item.kind = "test"
     known = found.get(name_byte)
     found[name_byte] = _merged(known, item) if known else item
 
@@ -335,6 +348,7 @@ def _read_name(node: Node, text: bytes) -> tuple[str, tuple[str, ...], int]:
     written = _node_text(node, text)
     if _PLAIN_NAME.fullmatch(written):
         return written, (), node.start_byte
+    written = written.removeprefix(_BATS_MARK).lstrip() if written.startswith(_BATS_MARK) else written
     if written[:1] in "\"'`":
         return " ".join(written.strip("\"'`").split()), (), node.start_byte
     plain = written
@@ -416,6 +430,9 @@ def _annotated_from(start: int, text: bytes, annotation: re.Pattern[bytes]) -> i
 
 def starts_line(text: bytes, offset: int) -> bool:
     """Whether only blanks are before it on its line. Lines are looked at 400 bytes back at most."""
+    line_feed = text.rfind(b"\n", max(0, offset - 400), offset)
+    if line_feed >= 0 and not text[line_feed + 1 : offset].strip():
+        return True
     lead = text[max(0, offset - 400) : offset]
     return not lead[max(lead.rfind(b"\n"), lead.rfind(b"\r")) + 1 :].strip() and (
         len(lead) < 400 or lead.count(b"\n") + lead.count(b"\r") > 0
@@ -424,6 +441,9 @@ def starts_line(text: bytes, offset: int) -> bool:
 
 def line_lead(text: bytes, offset: int) -> int:
     """Where the modifiers before `offset` on its line begin (`pub fn`, `private def`), else `offset` itself."""
+    line_feed = text.rfind(b"\n", max(0, offset - 80), offset)
+    if line_feed >= 0 and not text[line_feed + 1 : offset].strip():
+        return offset
     lead = text[max(0, offset - 80) : offset]
     lead = lead[max(lead.rfind(b"\n"), lead.rfind(b"\r")) + 1 :].lstrip()
     return offset - len(lead) if lead and _MODIFIERS.fullmatch(lead) else offset

@@ -36,7 +36,7 @@ def register(
         return existing, False
     repository = Repository.objects.create(
         mirror=mirror,
-        name=_free_name(name or source.default_name),
+        name=_free_name(name or source.default_name, principal),
         ref=ref,
         visibility=visibility,
         golden=golden,
@@ -45,10 +45,10 @@ def register(
     return repository, True
 
 
-def _free_name(wanted: str) -> str:
-    """`wanted`, or with a number behind it: another branch, or a repository this person may not know of, has it."""
+def _free_name(wanted: str, principal: Principal) -> str:
+    """`wanted`, or with a number behind it when a repository that `principal` sees, such as another branch, has it."""
     wanted = wanted[:190]
-    taken = set(Repository.objects.filter(name__startswith=wanted).values_list("name", flat=True))
+    taken = set(Repository.objects.visible_to(principal).filter(name__startswith=wanted).values_list("name", flat=True))
     return next(name for n in range(1, len(taken) + 2) if (name := wanted if n == 1 else f"{wanted}-{n}") not in taken)
 
 

@@ -19,6 +19,7 @@ from django.conf import settings
 from indexing.errors import InvalidSource
 
 _EXAMPLE = "https://github.com/pallets/flask"
+NO_SOURCE = f"No repository was given. Type a Git URL such as {_EXAMPLE}."
 _DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
 _HOST = re.compile(r"(?!-)[a-z0-9-]+(\.(?!-)[a-z0-9-]+)*\.?|\[[0-9a-f:.]+\]")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -47,7 +48,7 @@ def parse_source(text: str, *, from_staff: bool, local_roots: Sequence[Path] | N
     """
     text = text.strip()
     if not text:
-        raise InvalidSource(f"No repository was given. Type a Git URL such as {_EXAMPLE}.")
+        raise InvalidSource(NO_SOURCE)
     if len(text) > _MAX_URL_CHARS or not text.isprintable():
         raise InvalidSource(f"A Git URL has at most {_MAX_URL_CHARS} characters and no control characters.")
     if text.startswith("-"):

@@ -51,7 +51,7 @@ class SourceFile:
     path: bytes
     blob_id: str
     language: str
-    route: str  # code, markdown, openapi, config or text
+    route: str  # code, markdown, openapi, notebook, config or text
     encoding: str
     raw: bytes
     text: bytes

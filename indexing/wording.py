@@ -53,7 +53,7 @@ def signature(source: SourceFile, definition: Definition) -> str:
 def doc_sentence(source: SourceFile, definition: Definition) -> str:
     """The first sentence of the comment above a definition, or of its docstring."""
     above = decode(source.raw[definition.start_byte : definition.head_byte][:_MAX_DOC_BYTES], source.encoding)
-    if sentence := first_sentence(_comment_text(above)):
+    if sentence := first_sentence(comment_text(above)):
         return sentence
     if match := _ATTRIBUTE_DOC.search(above):
         return first_sentence(match[1])
@@ -79,13 +79,13 @@ def file_sentence(source: SourceFile) -> str:
             and not lines[0].startswith(("#!", "#include", "#define", "#if"))
             and not _LICENCE.search(paragraph)
         ):
-            return first_sentence(_comment_text(paragraph))
+            return first_sentence(comment_text(paragraph))
     return ""
 
 
 def comment_sentence(text: str) -> str:
     """The first sentence of the comments in a piece of code."""
-    return first_sentence(_comment_text(text))
+    return first_sentence(comment_text(text))
 
 
 def first_sentence(text: str) -> str:
@@ -96,7 +96,7 @@ def first_sentence(text: str) -> str:
     return sentence if len(sentence) <= MAX_SENTENCE_CHARS else sentence[: MAX_SENTENCE_CHARS - 1].rstrip() + "…"
 
 
-def _comment_text(text: str) -> str:
+def comment_text(text: str) -> str:
     """Only the comment lines, without their marks."""
     lines = text.splitlines()
     inside = False

@@ -27,7 +27,9 @@ from indexing.models import Repository
 from indexing.refreshing import request_repair
 from search.corpus import Corpus, Source
 from search.errors import EmptyQuestion
+from search.grep import Pattern, grep, read_pattern
 from search.index_cache import opened
+from search.placing import place_frames
 from search.planning import Turn, basic_plan, plan
 from search.ranking import rank
 from search.repo_selection import choose
@@ -45,6 +47,7 @@ from search.results import (
 )
 from search.retrieval import Pool, Query, retrieve
 from search.snippets import read_snippets
+from search.stack_traces import StackTrace, read_stack_trace
 from search.wording import wording
 
 logger = logging.getLogger(__name__)
@@ -111,7 +114,11 @@ def search(
     notices: list[str] = []
     with_llm = use_llm and llm.configured()
     sources, readable = readable_sources(principal, scope, notices, options)
-    first_plan = plan or basic_plan(question, history)
+    pattern = read_pattern(question) if plan is None else None
+    if pattern is not None:
+        return _search_lines(pattern, principal, scope, limit, clock)
+    pasted = read_stack_trace(question) if plan is None else None
+    first_plan = plan or basic_plan(pasted.query if pasted else question, history)
     begun = clock.begin("plan", llm=with_llm and plan is None)
     planner = _Planner(question, history, principal.user_id) if with_llm and plan is None and sources else None
     if planner is None:
@@ -128,6 +135,8 @@ def search(
         sources, readable = readable_sources(principal, scope, notices, options)
         ranked = _rank_with(final_plan, sources, scope, limit, clock, notices, options)
         first_plan = final_plan
+    if pasted is not None:
+        ranked = replace(ranked, hits=_with_frames_first(pasted, sources, scope, ranked.hits))
     hits: tuple[Hit, ...] = ranked.hits[:limit]
     dropped: tuple[Dropped, ...] = ()
     if with_llm and ranked.hits:
@@ -144,6 +153,48 @@ def search(
         notices=tuple(dict.fromkeys(notices)),
     )
     return SearchResult(hits=tuple(hits), trace=trace)
+
+
+def _search_lines(pattern: Pattern, principal: Principal, scope: Scope, limit: int, clock: _Clock) -> SearchResult:
+    """Exact search: no model takes part, and only the repositories that fit the pattern's words best are read."""
+    notices: list[str] = []
+    sources, readable = readable_sources(principal, scope, notices)
+    asked = QueryPlan(english_query=pattern.text, question_class="symbol")
+    begun = clock.begin("repositories")
+    query = Query("english", 1.0, wording(pattern.text))
+    choices = choose(sources, [query], pinned=frozenset(scope.repository_ids), limit=settings.SEARCH_REPOSITORIES)
+    clock.end("repositories", begun)
+    by_id = {source.repository_id: source for source in sources}
+    begun = clock.begin("retrieve")
+    found = grep([by_id[choice.repository_id] for choice in choices], pattern, folder=_folder(scope.path_filter))
+    clock.end("retrieve", begun)
+    if len(choices) < len(sources):
+        notices.append(f"Searched in {len(choices)} of {len(sources)} repositories. Name one with @ to search it.")
+    hits = tuple(hit for hit in found.hits if _in_languages(hit, scope))
+    return SearchResult(
+        hits=hits[:limit],
+        trace=Trace(
+            plan=asked,
+            repositories=tuple(choices),
+            readable_repositories=readable,
+            candidates=hits[: max(limit, settings.RERANK_CANDIDATES)],
+            dropped=(),
+            stages=tuple(clock.stages),
+            notices=(*notices, *found.notices),
+        ),
+    )
+
+
+def _with_frames_first(
+    pasted: StackTrace, sources: Sequence[Source], scope: Scope, hits: Sequence[Hit]
+) -> tuple[Hit, ...]:
+    """The code that a pasted stack trace names, as sure as the best hit, then the others."""
+    folder = _folder(scope.path_filter)
+    best = max((hit.score for hit in hits), default=1.0)
+    placed = [replace(hit, score=best) for hit in place_frames(sources, pasted.frames) if hit.path.startswith(folder)]
+    places = {(hit.repository_id, hit.path, hit.start_byte) for hit in placed}
+    others = [hit for hit in hits if (hit.repository_id, hit.path, hit.start_byte) not in places]
+    return tuple(placed + others)
 
 
 def readable_sources(

@@ -86,6 +86,8 @@ PAGES = {
     "stop_build": ("owner", "POST", ""),
     "set_golden": ("staff", "POST", ""),
     "delete_repository": ("owner", "POST", ""),
+    "dashboard": ("staff", "GET", ""),
+    "evaluation": ("staff", "GET", ""),
     "search": ("signed in", "GET", "?q=acme"),
     "tokens": ("signed in", "GET", ""),
     "revoke_token": ("owner", "POST", ""),

@@ -14,6 +14,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from assistant.conversations import FEEDBACK_REASONS
+
 register = template.Library()
 
 
@@ -70,6 +72,17 @@ def heat(value: float, most: float) -> SafeString:
 def percent(value: float, most: float) -> int:
     """Whole per cent between 0 and 100."""
     return round(100 * min(max(value / most, 0.0), 1.0)) if most > 0 else 0
+
+
+@register.simple_tag
+def share(part: float, whole: float) -> str:
+    return f"{percent(part, whole)} %"
+
+
+@register.filter
+def reason(value: str) -> str:
+    """Why an answer did not help, in words."""
+    return FEEDBACK_REASONS.get(value, "No reason given")
 
 
 @register.filter

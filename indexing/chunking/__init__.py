@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from indexing.chunking import code, config, lines, markdown, openapi
+from indexing.chunking import code, config, embedded, lines, markdown, notebook, openapi
 from indexing.chunking.spans import Sizes, Span, Text
 from indexing.offsets import LineIndex
 from indexing.parsing import ParsedFile, Syntax, located, parse
@@ -76,8 +76,12 @@ def _route(text: Text, route: str, language: str, sizes: Sizes) -> tuple[list[Sp
         return lines.chunk(text, sizes), syntax.parsed
     if route == "openapi" and (spans := openapi.chunk(text, syntax, language, sizes)):
         return spans, _without_definitions(syntax)
-    if route in ("config", "openapi"):
+    if route == "notebook" and (spans := notebook.chunk(text, syntax, sizes)):
+        return spans, _without_definitions(syntax)
+    if route in ("config", "notebook", "openapi"):
         return config.chunk(text, syntax, language, sizes), syntax.parsed
+    if language in embedded.LANGUAGES:
+        return embedded.chunk(text, syntax, sizes)
     return code.chunk(text, syntax, sizes), syntax.parsed
 
 

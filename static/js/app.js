@@ -475,6 +475,7 @@
     if (goes) {
       goes = false;
       if (event.key === "r") location.href = $("[href='/repositories/']").href;
+      if (event.key === "d" && $("[href='/dashboard/']")) location.href = $("[href='/dashboard/']").href;
       return;
     }
     if (event.key === "g") { goes = true; setTimeout(() => { goes = false; }, 1200); return; }
@@ -489,6 +490,7 @@
     grow();
   }
   start();
+  $$("[data-newest]").forEach((box) => { box.scrollLeft = box.scrollWidth; });
   if (thread() && !location.hash) showLastQuestion();
   paneReady();
 })();

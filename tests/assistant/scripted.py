@@ -91,11 +91,12 @@ class ScriptedSearch:
         self.before()
         if self.error is not None:
             raise self.error
-        options["on_stage"](Stage("plan", 0, state="now"))
+        on_stage = options.get("on_stage") or (lambda stage: None)
+        on_stage(Stage("plan", 0, state="now"))
         if self.early:
             options["on_hits"](self.early)
         stage = Stage("plan", 5.0)
-        options["on_stage"](stage)
+        on_stage(stage)
         choices = tuple(RepositoryChoice(hit.repository_id, hit.repository, False, False, 1.0) for hit in self.hits[:1])
         trace = Trace(QueryPlan(question), choices, self.readable, self.hits, (), (stage,), self.notices)
         return SearchResult(self.hits, trace)

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from assistant import tokens
+from assistant import answering, tokens
 from assistant.models import ApiToken
 from search import pipeline
-from tests.assistant.api_client import ApiClient
+from tests.assistant.api_client import ApiClient, openapi
+from tests.factories import COMMIT, make_conversation, make_index, make_message
 
 pytestmark = pytest.mark.django_db
+OPENAPI = openapi()
+OPERATIONS = {
+    row["operationId"]: (method.upper(), path, row)
+    for path, rows in OPENAPI["paths"].items()
+    for method, row in rows.items()
+}
 ALL = list(ApiToken.Scope.values)
 
 
@@ -135,6 +146,80 @@ def test_it_counts_the_requests_of_a_minute(api: ApiClient, settings: Settings, 
     assert ApiClient(user, ALL).get("/repositories").status_code == 200
     ApiToken.objects.update(minute=0)
     assert api.get("/repositories").status_code == 200
+
+
+WEIRD: list[Any] = [
+    "",
+    "\0",
+    "\ud800",
+    "é🙂" * 50,
+    "-1",
+    "../../etc",
+    "%00",
+    "'\"<b>",
+    -1,
+    2**70,
+    1.5,
+    None,
+    True,
+    [],
+    {},
+]
+VALID: dict[str, dict[str, Any]] = {
+    "search": {"question": "a"},
+    "ask": {"question": "a", "wait": False},
+    "add_repository": {"source": "https://github.com/acme/new"},
+    "update_repository": {},
+    "rate_answer": {"helpful": True},
+}
+
+
+@dataclass
+class Nonsense:
+    """Requests of one operation, most of each valid and one part of it weird; the same ones in every run."""
+
+    method: str
+    path: str
+    described: dict[str, Any]
+    known: dict[str, str]
+    chance: random.Random = field(default_factory=lambda: random.Random(7))
+
+    def requests(self) -> Iterator[tuple[str, Any]]:
+        valid = VALID.get(self.described["operationId"])
+        queries = [row["name"] for row in self.described["parameters"] if row["in"] == "query"]
+        for weird in WEIRD:
+            yield self.address(str(weird)), valid
+            for name in queries:
+                needed = {"commit": COMMIT, "path": "a.py"} if "commit" in queries else {}
+                yield f"{self.address()}?{urlencode(needed | {name: str(weird)}, errors='replace')}", valid
+            if valid is not None:
+                yield self.address(), weird
+                yield self.address(), valid | {self.chance.choice(self.fields()): weird}
+
+    def address(self, weird: str | None = None) -> str:
+        ids = self.known if weird is None else dict.fromkeys(self.known, quote(weird, safe="", errors="replace"))
+        return self.path.removeprefix("/api/v1").format(**ids)
+
+    def fields(self) -> list[str]:
+        content = self.described["requestBody"]["content"]["application/json"]
+        return list(OPENAPI["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]["properties"])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_it_answers_nonsense_as_it_is_described(
+    operation: str, api: ApiClient, user: User, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    """Whatever is put into an address, a query or a body: no bug, and no reply that is not described."""
+    monkeypatch.setattr(answering, "start_answer", lambda message_id: None)
+    settings.API_REQUESTS_PER_MINUTE = 10_000
+    message = make_message(make_conversation(user), state="done")
+    ids = {"conversation_id": message.conversation_id, "message_id": message.pk}
+    known = {name: str(pk) for name, pk in (ids | {"repository_id": make_index(current=True).repository_id}).items()}
+    nonsense = Nonsense(*OPERATIONS[operation], known)
+    stream = {"Accept": "text/event-stream"} if operation == "follow_answer" else {}
+    for address, body in nonsense.requests():
+        content = b"" if body is None else json.dumps(body).encode()
+        assert api.request(nonsense.method, address, content, headers=stream).status_code < 500, (address, body)
 
 
 def test_it_says_whether_it_can_serve_without_a_token(client: Client) -> None:

@@ -53,3 +53,10 @@ def test_it_gives_back_the_words_of_a_scope() -> None:
     flask = make_repository("pallets/flask")
     scope = Scope((flask.pk, 999), "src", "docs", ("python",))
     assert scope_tokens(scope, EVERYTHING) == ["@pallets/flask", "path:src", "path!:docs", "lang:python"]
+
+
+@pytest.mark.django_db
+def test_it_pins_all_that_have_the_name() -> None:
+    twins = tuple(make_repository("acme/web", url=f"https://git.example.org/{n}/web").pk for n in range(2))
+    assert read_question("where?", ["@acme/web"], EVERYTHING).scope.repository_ids == twins
+    assert scope_tokens(Scope(twins), EVERYTHING) == ["@acme/web"]

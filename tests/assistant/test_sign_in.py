@@ -39,6 +39,14 @@ def test_it_refuses_a_made_up_token_and_a_person_who_left(user: User) -> None:
     assert sign_in.redeem("made-up") is None
 
 
+def test_it_sends_the_whole_page_to_the_form_when_a_fragment_finds_the_session_ended(client: Client) -> None:
+    headers = {"HX-Request": "true", "HX-Current-URL": "http://testserver/search/?q=a"}
+    response = client.get("/repositories/1/row/", headers=headers, follow=True)
+    assert response.headers["HX-Redirect"] == "/sign-in/?next=%2Fsearch%2F%3Fq%3Da"
+    elsewhere = client.get("/sign-in/", headers=headers | {"HX-Current-URL": "http://evil.test/x"})
+    assert elsewhere.headers["HX-Redirect"] == "/sign-in/?next=%2F"
+
+
 def test_it_stores_no_token(user: User) -> None:
     token = sign_in.make_link_token(user)
     assert token not in str(SignInLink.objects.values().get())

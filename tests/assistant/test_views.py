@@ -386,6 +386,12 @@ def test_it_withholds_an_answer_whose_repository_is_no_longer_readable(
 # --- home, sidebar, completion
 
 
+def test_it_counts_only_repositories_that_can_answer(user_client: Client) -> None:
+    make_index(make_repository("acme/ready"), current=True)
+    make_index(make_repository("acme/failed"), status=Index.Status.FAILED)
+    assert "<h2>Ask about acme/ready</h2>" in user_client.get("/").content.decode()
+
+
 def test_it_invites_to_add_the_first_repository(user_client: Client) -> None:
     assert "Add the first repository" in user_client.get("/").content.decode()
 
@@ -475,3 +481,17 @@ def test_it_shows_error_pages_in_the_design(user_client: Client) -> None:
     assert response.status_code == 404
     assert "There is nothing here" in response.content.decode()
     assert "app.css" in response.content.decode()
+
+
+def test_it_refuses_a_form_that_another_person_sent(
+    user_client: Client, other_client: Client, started: list[uuid.UUID]
+) -> None:
+    data = question()
+    user_client.post("/ask/", data)
+    response = other_client.post("/ask/", data, headers=HTMX)
+    assert response.status_code == 422
+    assert "was sent already" in response.content.decode()
+
+
+def test_it_streams_to_readers_only(user_client: Client, answered: Message) -> None:
+    assert user_client.post(f"/m/{answered.pk}/events/").status_code == 405

@@ -35,6 +35,10 @@ SAMPLES = {
     "a.json": '{"a": {"b": [1, 2, {"c": null}]}, "d": "é"}\n',
     "a.sql": "-- Doc.\nCREATE TABLE a (x int);\nSELECT 1;\n",
     "a.vue": "<template>\n  <p>{{ a }}</p>\n</template>\n<script>\nexport default { data() { return 1 } }\n</script>\n",
+    "a.html": "<div>\n<p>é</p>\n<script>\nfunction f(a) {\n  return a + 'words and more words to be long enough';\n}"
+    "\nlet g = (b) => { return b; };\n</script>\n</div>\n",
+    "a.ipynb": '{"cells": [{"cell_type": "code", "outputs": [{"text": ["a\\n"]}],\n "source": ["x = 1\\n", "é"]}]}\n',
+    "a.bats": '# Doc.\n@test "it runs" {\n  run it\n  [ "$status" -eq 0 ]\n}\n',
     "a.txt": "Plain words.\n\nMore of them.\n",
 }
 LIMITS = settings(max_examples=25, deadline=None, derandomize=True)

@@ -360,6 +360,7 @@ def test_it_connects_to_the_address_that_was_checked(
         (answering(403), UnreachableSource, "asks for a login"),
         (answering(302, Location="http://169.254.169.254/"), UnreachableSource, "has moved"),
         (answering(200, b"<html>\n<p>Welcome</p>\n</html>\n"), NotARepository, "not a Git repository"),
+        (answering(200, b"<html>Welcome</html>"), NotARepository, "web page"),
         (answering(500), GitError, "500"),
     ],
 )
@@ -368,6 +369,13 @@ def test_it_explains_what_a_web_server_answers(
 ) -> None:
     with pytest.raises(error, match=words):
         probe(Source(f"{serve(handler)}/a/b", "remote", "b"))
+
+
+def test_it_takes_an_empty_repository_of_a_web_server_for_one(serve: Serve) -> None:
+    first, capabilities = b"# service=git-upload-pack\n", b"0" * 40 + b" capabilities^{}\0agent=git/2\n"
+    lines = b"".join(b"%04x%s" % (len(line) + 4, line) + b"0000" for line in (first, capabilities))
+    handler = answering(200, lines, **{"Content-Type": "application/x-git-upload-pack-advertisement"})
+    assert probe(Source(f"{serve(handler)}/a/b", "remote", "b")) == ""
 
 
 def test_it_gives_up_on_a_silent_host(settings: Settings) -> None:

@@ -12,6 +12,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import DatabaseError
 from pydantic import BaseModel
 from pytest_django import Settings
@@ -327,6 +328,13 @@ async def test_it_streams_as_the_server_writes(stub: StubServer) -> None:
     assert "".join([part.text async for part in parts]) == "WAIT two "
     row = await LLMCall.objects.aget()
     assert (row.prompt_tokens, row.completion_tokens) == (21, 5)
+
+
+async def test_it_replaces_characters_that_cannot_be_stored(stub: StubServer) -> None:
+    stub.script = [(200, {}, "half \ud83d, nul \0")]
+    parts = llm.stream(HELLO, purpose="test", max_tokens=9, timeout_seconds=5)
+    assert "".join([part.text async for part in parts]).strip() == "half \ufffd, nul \ufffd"
+    assert (await sync_to_async(ask)()).text == "half \ufffd, nul \ufffd"
 
 
 async def test_it_hangs_up_when_a_stream_is_closed(stub: StubServer) -> None:

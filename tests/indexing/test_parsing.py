@@ -232,3 +232,10 @@ def test_it_gives_up_a_parse_that_takes_too_long(monkeypatch: pytest.MonkeyPatch
 
 def test_it_says_which_language_has_no_grammar() -> None:
     assert parse(b"x", "batch").parsed.fallback == "no grammar for batch"
+
+
+def test_it_reads_tests_of_bats() -> None:
+    content = "setup() {\n  x=1\n}\n\n@test \"it runs: größe\" {\n  run it\n}\n\n@test 'other'  {\n  run it\n}\n"
+    found = parse(content.encode(), "bash").parsed.definitions
+    assert [(d.kind, d.name) for d in found] == [("function", "setup"), ("test", "it runs: größe"), ("test", "other")]
+    assert content.encode()[found[1].start_byte :].startswith(b'@test "it runs')

@@ -34,6 +34,7 @@ def test_it_does_not_reveal_a_private_repository_of_the_same_source(user: User, 
     own, created = add(other_user)
     assert created
     assert own.pk != hidden.pk
+    assert own.name == hidden.name == "pallets/flask"
 
 
 def test_it_keeps_a_mirror_that_another_repository_reads(user: User) -> None:

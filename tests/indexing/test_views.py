@@ -39,6 +39,14 @@ def test_it_refuses_a_dangerous_source_and_keeps_what_was_typed(user_client: Cli
     assert not Repository.objects.exists()
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9000/a/b", "http://[::1]/a/b", "http://169.254.169.254/latest/meta"])
+def test_it_refuses_an_internal_address_before_there_is_a_row(user_client: Client, url: str) -> None:
+    response = user_client.post(f"{LIST}add/", {"source": url, "visibility": "public"})
+    assert response.status_code == 422
+    assert "is an internal address" in response.content.decode()
+    assert not Mirror.objects.exists()
+
+
 def test_it_refuses_a_local_path_from_someone_who_is_not_staff(user_client: Client, tmp_path: Path) -> None:
     response = user_client.post(f"{LIST}add/", {"source": str(make_repo(tmp_path, {})), "visibility": "public"})
     assert response.status_code == 422

@@ -217,3 +217,16 @@ def test_it_times_every_stage(indexed: Indexed) -> None:
     stages = search("order", principal=OPERATOR).trace.stages
     assert all(isinstance(stage, Stage) and stage.milliseconds >= 0 for stage in stages)
     assert [stage.started_ms for stage in stages] == sorted(stage.started_ms for stage in stages)
+
+
+def test_it_puts_the_code_of_a_pasted_stack_trace_first(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    pasted = (
+        "Why?\nTraceback (most recent call last):\n"
+        '  File "/usr/lib/python3.11/runpy.py", line 1, in run\n'
+        '  File "/srv/shop/stock.py", line 3, in take\n    self.items.remove(item)\nValueError: order not in list\n'
+    )
+    hits = search(pasted, principal=OPERATOR).hits
+    assert (hits[0].display_path, hits[0].symbol) == ("shop/stock.py", "Stock")
+    assert len({(hit.path, hit.start_byte) for hit in hits}) == len(hits)
+    assert not any("stock" in path for path in paths(pasted, scope=Scope(path_filter="docs")))

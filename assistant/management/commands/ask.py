@@ -100,10 +100,10 @@ def _question(text: str) -> str:
 
 
 def _repository_ids(names: list[str]) -> tuple[int, ...]:
-    known = dict(Repository.objects.filter(name__in=names).values_list("name", "pk"))
-    if missing := [name for name in names if name not in known]:
+    known = list(Repository.objects.filter(name__in=names).values_list("name", "pk"))
+    if missing := sorted(set(names) - {name for name, _ in known}):
         raise CommandError(f"There is no repository named {', '.join(missing)}.", returncode=WRONG_USE)
-    return tuple(known[name] for name in names)
+    return tuple(pk for _, pk in known)
 
 
 def _document(outcome: _Outcome) -> dict[str, Any]:  # Any: JSON

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -25,7 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--repo", action="append", default=[], help="only here; may be given more than once")
         parser.add_argument("--path", default="", help="prefer this folder")
         parser.add_argument("--only-path", default="", help="search nothing but this folder")
-        parser.add_argument("--limit", type=int, default=10)
+        parser.add_argument("--limit", type=_at_least_one, default=10)
         parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
 
     def handle(self, **options: Any) -> None:  # Any: parsed arguments
@@ -48,14 +48,21 @@ class Command(BaseCommand):
             self.stderr.write(f"Nothing found in {result.trace.readable_repositories} searchable repositories.")
 
 
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ArgumentTypeError("at least 1")
+    return number
+
+
 def repository_ids(names: list[str]) -> tuple[int, ...]:
     """Ids of the named repositories. Raises CommandError with status 2 for a name that is not indexed."""
-    found = dict(Repository.objects.searchable().filter(name__in=names).values_list("name", "pk"))
-    unknown = [name for name in names if name not in found]
+    found = list(Repository.objects.searchable().filter(name__in=names).values_list("name", "pk"))
+    unknown = sorted(set(names) - {name for name, _ in found})
     if unknown:
         known = ", ".join(Repository.objects.searchable().values_list("name", flat=True)[:20]) or "none yet"
         raise CommandError(f"No indexed repository is called {', '.join(unknown)}. Indexed: {known}.", returncode=2)
-    return tuple(found[name] for name in names)
+    return tuple(pk for _, pk in found)
 
 
 def _line(number: int, hit: Hit) -> str:
