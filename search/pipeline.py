@@ -137,7 +137,9 @@ def search(
         ranked = _rank_with(final_plan, sources, scope, limit, clock, notices, options)
         first_plan = final_plan
     if pasted is not None:
-        ranked = replace(ranked, hits=_with_frames_first(pasted, sources, scope, ranked.hits))
+        chosen = {choice.repository_id for choice in ranked.choices}
+        opened_sources = [source for source in sources if source.repository_id in chosen]
+        ranked = replace(ranked, hits=_with_frames_first(pasted, opened_sources, scope, ranked.hits))
     hits: tuple[Hit, ...] = ranked.hits[:limit]
     dropped: tuple[Dropped, ...] = ()
     if with_llm and ranked.hits:
