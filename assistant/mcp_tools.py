@@ -25,6 +25,7 @@ from search.api import ScopeIn, scope_of
 from search.results import Hit
 from search.snippets import read_snippets
 
+CUT = "[cut]"
 CHARS_PER_TOKEN = 3  # of code; measured 3.1 with the embedding model's tokenizer
 MAX_TOKENS = 20_000
 REPOSITORIES_SHOWN = 100
@@ -119,11 +120,11 @@ def _snippets(hits: Sequence[Hit], chars: int) -> str:
     for number, (hit, text) in enumerate(zip(hits, read_snippets(hits), strict=True), start=1):
         head = f"\n\n--- [{number}] {hit.display_path}:{hit.start_line}\n"
         lines = mask_secrets(text).splitlines(keepends=True)
-        kept = _fitting(lines, chars - len(head))
+        kept = _fitting(lines, chars - len(head) - len(CUT))
         if not kept:
             break
         part = head + "".join(lines[:kept])
-        parts.append(part if kept == len(lines) else part + "[cut]")
+        parts.append(part if kept == len(lines) else part + CUT)
         chars -= len(part)
     return "".join(parts)
 
