@@ -15,6 +15,7 @@ from django.utils.text import slugify
 from ninja import Field, Router, Schema
 
 from indexing.access import Caller, Principal
+from indexing.api import Text
 from indexing.links import blob_url
 from indexing.masking import mask_secrets
 from indexing.models import Repository
@@ -31,7 +32,7 @@ MAX_SNIPPET_CHARS = 4000
 class ScopeIn(Schema, extra="forbid"):
     """What a question is narrowed to. Empty: everything that the token may read."""
 
-    repositories: list[str | int] = Field([], max_length=50, description="Names or ids")
+    repositories: list[Text | int] = Field([], max_length=50, description="Names or ids")
     path: str = Field("", max_length=1000, description="Prefer this folder")
     path_filter: str = Field("", max_length=1000, description="Leave out everything outside of this folder")
     languages: list[str] = Field([], max_length=20)
