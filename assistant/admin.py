@@ -58,6 +58,11 @@ class MessageAdmin(RecordAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
         return Message.objects.filter(conversation__in=readable_conversations(request)).prefetch_related("feedback")
 
+    def get_fields(self, request: HttpRequest, obj: Message | None = None) -> tuple[str, ...]:
+        """Notices may name and count repositories that only the asker can see, so only superusers see notices."""
+        sees_all = Principal.of_user(request.user).sees_all
+        return tuple(name for name in self.fields if sees_all or name != "notices")
+
     @admin.display(description="question", ordering="question")
     def question_start(self, message: Message) -> str:
         return message.question[:120]

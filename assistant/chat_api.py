@@ -153,7 +153,9 @@ STREAMS = {
 async def ask(
     request: HttpRequest,
     body: AskIn,
-    idempotency_key: Annotated[str, Header(max_length=200, description="The same key asks once")] = "",
+    idempotency_key: Annotated[
+        str, Header(alias="Idempotency-Key", max_length=200, description="The same key asks once")
+    ] = "",
 ) -> HttpResponseBase | Status[AnswerOut]:
     """`Accept` chooses: JSON when the answer is complete, `text/event-stream` or `application/jsonl` as it is written.
 

@@ -120,7 +120,7 @@ def evidence_of(messages: Sequence[Message], principal: Principal) -> dict[uuid.
     )
     readable = _readable(principal, {row.repository_id for row in rows})
     for row in rows:
-        found[row.message_id].append(_evidence(row, by_pk[row.message_id], readable))
+        found[row.message_id].append(_evidence(row, by_pk[row.message_id], readable, principal))
     return found
 
 
@@ -407,8 +407,9 @@ def _readable(principal: Principal, repository_ids: Collection[int | None]) -> s
     return set(visible.values_list("pk", flat=True))
 
 
-def _evidence(row: Citation, message: Message, readable: set[int]) -> Evidence:
-    if row.repository_id is not None and row.repository_id not in readable:
+def _evidence(row: Citation, message: Message, readable: set[int], principal: Principal) -> Evidence:
+    gone = row.repository_id is None and _has_asked(message, principal)
+    if row.repository_id not in readable and not gone:
         return Evidence(row.number, None, "hidden", f"[{row.number}]", "You cannot read this passage.")
     if row.repository_id is None:
         state = "removed"
@@ -424,6 +425,12 @@ def _evidence(row: Citation, message: Message, readable: set[int]) -> Evidence:
         citations.place_label(row.file_name, row.start_line, row.end_line),
         citations.place_title(name, row.display_path, (row.start_line, row.end_line), (row.start_byte, row.end_byte)),
     )
+
+
+def _has_asked(message: Message, principal: Principal) -> bool:
+    """Who could read a repository that is gone is not known any more, but who asked has read the answer."""
+    asked = principal.sees_all or message.conversation.owner_id == principal.user_id
+    return asked and principal.repository_ids is None
 
 
 def _trace_items(trace: Json) -> Iterable[Json]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.contrib.auth.models import User
 from django.utils.safestring import SafeString
 
-from assistant import conversations
+from assistant import conversations, extractive
 from assistant.citations import Evidence, withheld
 from assistant.freshness import changed_since
 from assistant.models import Feedback, Message
@@ -49,6 +49,12 @@ class Exchange:
     withheld: bool
     cited: int
     verified: int
+
+    @property
+    def shared_notices(self) -> list[str]:
+        """For readers who did not ask: others may name and count repositories that only the asker can see."""
+        shown = () if self.withheld else (extractive.LABEL, extractive.RANKED_ONLY)
+        return [sentence for sentence in shown if any(notice.endswith(sentence) for notice in self.message.notices)]
 
     @property
     def reasons(self) -> list[tuple[str, str]]:

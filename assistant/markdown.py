@@ -29,7 +29,16 @@ MAX_CHARS = 200_000
 CHANGED_WORDS = {"changed": "; these lines changed since", "gone": "; the file is gone since"}
 COPY_BUTTON = '<button type="button" class="btn btn--quiet" data-copy>Copy</button>'
 
-_LANGUAGE_NAMES = {"js": "JavaScript", "ts": "TypeScript", "py": "Python", "cpp": "C++", "csharp": "C#", "cs": "C#"}
+_LANGUAGE_NAMES = {
+    "js": "JavaScript",
+    "ts": "TypeScript",
+    "py": "Python",
+    "cpp": "C++",
+    "csharp": "C#",
+    "cs": "C#",
+    "plantuml": "PlantUML",
+    "puml": "PlantUML",
+}
 _UPPER_CASE = {"sql", "html", "css", "json", "yaml", "toml", "xml", "php", "ini"}
 _HUNK = re.compile(r"@@ -(\d{1,7})(?:,\d+)? \+(\d{1,7})(?:,\d+)? @@")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")

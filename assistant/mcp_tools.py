@@ -25,9 +25,11 @@ from search.api import ScopeIn, scope_of
 from search.results import Hit
 from search.snippets import read_snippets
 
+CUT = "[cut]"
 CHARS_PER_TOKEN = 3  # of code; measured 3.1 with the embedding model's tokenizer
 MAX_TOKENS = 20_000
 REPOSITORIES_SHOWN = 100
+CUT = "[cut]"
 
 
 def search_code(caller: TokenCaller, question: str, scope: ScopeIn, limit: int, max_tokens: int) -> str:
@@ -67,7 +69,7 @@ def read_code(
 def list_repositories(caller: TokenCaller, name: str, cursor: str) -> str:
     """One line a repository. Raises InvalidCursor."""
     _need(caller, ApiToken.Scope.READ)
-    readable = Repository.objects.visible_to(caller.principal).filter(name__icontains=name)
+    readable = Repository.objects.visible_to(caller.principal).filter(name__icontains=name.replace("\0", ""))
     rows, next_cursor = page(readable.select_related("mirror"), cursor, REPOSITORIES_SHOWN)
     lines = [_repository_line(row) for row in statuses(rows)] or ["There is no such repository."]
     return "\n".join([*lines, f"More with cursor={next_cursor}"] if next_cursor else lines)
@@ -119,11 +121,11 @@ def _snippets(hits: Sequence[Hit], chars: int) -> str:
     for number, (hit, text) in enumerate(zip(hits, read_snippets(hits), strict=True), start=1):
         head = f"\n\n--- [{number}] {hit.display_path}:{hit.start_line}\n"
         lines = mask_secrets(text).splitlines(keepends=True)
-        kept = _fitting(lines, chars - len(head))
+        kept = _fitting(lines, chars - len(head) - len(CUT))
         if not kept:
             break
-        part = head + "".join(lines[:kept])
-        parts.append(part if kept == len(lines) else part + "[cut]")
+        part = head + "".join(lines[:kept]) + (CUT if kept < len(lines) else "")
+        parts.append(part)
         chars -= len(part)
     return "".join(parts)
 

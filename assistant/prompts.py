@@ -47,7 +47,8 @@ _MODES = {
     "how-to": "Give numbered steps that do it, each with the passage that shows it, and one short code example.",
     "fix": (
         "Suggest the smallest fix as one unified diff in a ```diff fence, with paths after --- a/ and +++ b/ exactly "
-        "as the passages give them and context lines copied from them. Say in one or two sentences why it is right."
+        "as the passages give them and three lines of context before and after each change, copied "
+        "from them. Say in one or two sentences why it is right."
     ),
     "diagram": (
         "Draw the flow as one diagram in a ```plantuml fence with activity syntax (start, :action;, if/else/endif, "

@@ -97,7 +97,7 @@ def _stage(stage: StageTime, y: int, scale: float) -> SafeString:
         '<text x="82" y="{}" text-anchor="end">{}</text><rect class="k3" x="90" y="{}" width="{}" height="6"/>'
         '<rect class="k1" x="90" y="{}" width="{}" height="14"/><text class="v" x="{}" y="{}">{}</text>',
         *(y + 11, stage.label, y + 4, slow, y, middle, round(96 + slow, 1), y + 11),
-        f"{stage.slow / 1000:.2g} s",
+        f"{stage.slow:,.0f} ms" if stage.slow < 1000 else f"{stage.slow / 1000:.1f} s",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from django.http import Http404, HttpRequest
 from ninja import Field, Query, Router, Schema, Status
+from pydantic import AfterValidator
 
 from indexing import registering
 from indexing.access import Caller
@@ -23,6 +24,14 @@ from indexing.status import RepositoryStatus, statuses
 
 router = Router(tags=["repositories"])
 
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a text must not contain NUL characters")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]  # PostgreSQL refuses them in every text
 Cursor = Annotated[str, Query(description="`next_cursor` of the page before", max_length=500)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)]
 
@@ -94,7 +103,7 @@ class RepositoryChange(Schema, extra="forbid"):
     """What is left out stays as it is."""
 
     visibility: Repository.Visibility | None = None
-    description: str | None = Field(None, max_length=10_000)
+    description: Text | None = Field(None, max_length=10_000)
     golden: bool | None = Field(None, description="Staff only")
 
 
@@ -105,7 +114,7 @@ def list_repositories(
     cursor: Cursor = "",
     limit: Limit = PAGE_SIZE,
 ) -> RepositoryPage:
-    caller = _caller(request)
+    caller, name = _caller(request), name.replace("\0", "")
     readable = Repository.objects.visible_to(caller.principal).select_related("mirror").filter(name__icontains=name)
     rows, next_cursor = page(readable, cursor, limit)
     return RepositoryPage(items=[_repository_out(row, caller) for row in statuses(rows)], next_cursor=next_cursor)

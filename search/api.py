@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest
 from django.utils.text import slugify
 from ninja import Field, Router, Schema
 
 from indexing.access import Caller, Principal
+from indexing.api import Text
 from indexing.links import blob_url
 from indexing.masking import mask_secrets
 from indexing.models import Repository
@@ -30,7 +32,7 @@ MAX_SNIPPET_CHARS = 4000
 class ScopeIn(Schema, extra="forbid"):
     """What a question is narrowed to. Empty: everything that the token may read."""
 
-    repositories: list[str | int] = Field([], max_length=50, description="Names or ids")
+    repositories: list[Text | int] = Field([], max_length=50, description="Names or ids")
     path: str = Field("", max_length=1000, description="Prefer this folder")
     path_filter: str = Field("", max_length=1000, description="Leave out everything outside of this folder")
     languages: list[str] = Field([], max_length=20)
@@ -93,7 +95,7 @@ def search(request: HttpRequest, body: SearchIn) -> SearchOut:
 def scope_of(body: ScopeIn, principal: Principal) -> Scope:
     """Raises Http404 for a repository that is not there for this principal."""
     readable = Repository.objects.visible_to(principal)
-    ids = [_id_of(wanted, readable.filter(**_field(wanted)).first()) for wanted in body.repositories]
+    ids = [pk for wanted in body.repositories for pk in _ids_of(wanted, readable.filter(**_field(wanted)))]
     languages = tuple(name.lower() for name in body.languages)
     return Scope(tuple(dict.fromkeys(ids)), body.path, body.path_filter, languages)
 
@@ -102,10 +104,11 @@ def _field(wanted: str | int) -> dict[str, Any]:  # Any: keyword arguments of a 
     return {"pk": wanted} if isinstance(wanted, int) else {"name": wanted.removeprefix("@")}
 
 
-def _id_of(wanted: str | int, found: Repository | None) -> int:
-    if found is None:
+def _ids_of(wanted: str | int, found: QuerySet[Repository]) -> list[int]:
+    """Names are unique for no one but those who added them, so one may stand for several."""
+    if not (ids := list(found.values_list("pk", flat=True))):
         raise Http404(f"There is no repository {str(wanted)[:200]!r}, or this token may not read it.")
-    return found.pk
+    return ids
 
 
 def hits_out(request: HttpRequest, hits: Sequence[Hit], *, snippets: bool) -> list[HitOut]:

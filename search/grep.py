@@ -13,6 +13,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -133,7 +134,7 @@ class _Search:
                 if received is None:
                     break
                 if not received:
-                    code = process.wait(timeout=1)
+                    code = _exit_status(process)
                     break
                 output += received
         if code is None:
@@ -160,6 +161,12 @@ def _received(process: subprocess.Popen[bytes], deadline: float) -> bytes | None
         if not selector.select(max(0.0, deadline - time.monotonic())):
             return None
     return os.read(process.stdout.fileno(), 65536)
+
+
+def _exit_status(process: subprocess.Popen[bytes]) -> int | None:
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(timeout=1)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,10 @@ def search(
     sources, readable = readable_sources(principal, scope, notices, options)
     pattern = read_pattern(question) if plan is None else None
     if pattern is not None:
-        return _search_lines(pattern, principal, scope, limit, clock)
+        lines = _search_lines(pattern, principal, scope, limit, _Clock(on_stage))
+        if lines.hits or pattern.regex:
+            return lines
+        question = pattern.text  # whoever quotes a whole question still gets an answer
     pasted = read_stack_trace(question) if plan is None else None
     first_plan = plan or basic_plan(pasted.query if pasted else question, history)
     begun = clock.begin("plan", llm=with_llm and plan is None)
@@ -136,13 +139,18 @@ def search(
         ranked = _rank_with(final_plan, sources, scope, limit, clock, notices, options)
         first_plan = final_plan
     if pasted is not None:
-        ranked = replace(ranked, hits=_with_frames_first(pasted, sources, scope, ranked.hits))
+        chosen = {choice.repository_id for choice in ranked.choices}
+        opened_sources = [source for source in sources if source.repository_id in chosen]
+        ranked = replace(ranked, hits=_with_frames_first(pasted, opened_sources, scope, ranked.hits))
     hits: tuple[Hit, ...] = ranked.hits[:limit]
     dropped: tuple[Dropped, ...] = ()
     if with_llm and ranked.hits:
         hits, dropped = _rerank(question, ranked.hits, limit, principal, clock, notices)
     if first_plan.notice:
         notices.insert(0, first_plan.notice)
+    if pattern is not None:
+        said = f'No line with "{pattern.text}" was found, so these are the places that fit its words best.'
+        notices = [said, *lines.trace.notices, *notices]
     trace = Trace(
         plan=first_plan,
         repositories=tuple(ranked.choices),

@@ -190,6 +190,7 @@
     divider.addEventListener("pointerup", () => {
       divider.removeEventListener("pointermove", move);
       store.set("pane", String(paneWidth()));
+      divider.setAttribute("aria-valuenow", String(Math.round(paneWidth())));
     }, { once: true });
   });
 
@@ -469,6 +470,7 @@
     if (event.target.matches("[data-divider]") && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
       setPaneWidth(paneWidth() + (event.key === "ArrowLeft" ? 2 : -2));
       store.set("pane", String(paneWidth()));
+      event.target.setAttribute("aria-valuenow", String(Math.round(paneWidth())));
       return;
     }
     if (typing) return;

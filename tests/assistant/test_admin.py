@@ -58,6 +58,14 @@ def test_it_hides_answers_made_from_code_that_a_team_lead_may_not_read(
     assert "gone one" not in html
 
 
+def test_it_keeps_notices_from_a_team_lead(client: Client, lead: User, user: User, staff_client: Client) -> None:
+    message = ask(user, "How are sessions kept?", make_repository())
+    Message.objects.update(notices=["acme/vault could not be searched."])
+    page = f"/admin/assistant/message/{message.pk}/change/"
+    assert "acme/vault" not in client.get(page).content.decode()
+    assert "acme/vault" in staff_client.get(page).content.decode()
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_it_shows_superusers_all(staff_client: Client, user: User, path: str) -> None:
     ask(user, "secret one", make_repository(visibility=Repository.Visibility.PRIVATE, owner=user))

@@ -235,6 +235,9 @@ def test_it_describes_every_operation_with_its_errors(client: Client) -> None:
         assert {"400", "413", "415", "422", "500"} <= set(operation["responses"]), operation["operationId"]
         if "security" in operation:
             assert {"401", "403", "404", "429"} <= set(operation["responses"])
+    (ask,) = [operation for operation in operations if operation["operationId"] == "ask"]
+    assert [row["name"] for row in ask["parameters"]] == ["Idempotency-Key"]
+    assert set(ask["responses"]["200"]["content"]) == {"application/json", "text/event-stream", "application/jsonl"}
     assert "ErrorOut" in schema["components"]["schemas"]
 
 

@@ -14,7 +14,9 @@ from django.test import Client
 from django.urls import reverse
 
 from assistant import answering, conversations
-from assistant.models import Conversation, Feedback, Message
+from assistant.extractive import RANKED_ONLY
+from assistant.models import Citation, Conversation, Feedback, Message
+from indexing import registering
 from indexing.links import blob_url
 from indexing.models import Index, Repository
 from search.results import Hit
@@ -353,6 +355,31 @@ def test_it_withholds_shared_answers_from_people_who_may_not_read_their_code(
         assert secret not in page
     assert client.get(link).url.startswith("/sign-in/")
     assert other_client.get("/s/guessed/").status_code == 404
+
+
+def test_it_keeps_a_shared_answer_withheld_when_its_private_repository_is_removed(
+    user_client: Client, other_client: Client, answered: Message, repository: Repository
+) -> None:
+    user_client.post(f"/c/{answered.conversation_id}/share/", {"shared": "1"})
+    link = user_client.get(f"/c/{answered.conversation_id}/").context["share_url"]
+    registering.remove(repository)
+    page = other_client.get(link).content.decode()
+    for secret in ("In <code>sign", "sessions.py", repository.name):
+        assert secret not in page
+    assert "In <code>sign" in user_client.get(f"/c/{answered.conversation_id}/").content.decode()
+
+
+def test_it_keeps_names_of_other_repositories_out_of_shared_conversations(
+    user_client: Client, other_client: Client, answered: Message
+) -> None:
+    notices = ["acme/vault could not be searched.", "Looked in 2 of 9 repositories.", f"401. {RANKED_ONLY}"]
+    Message.objects.update(notices=notices)
+    Citation.objects.all().delete()
+    user_client.post(f"/c/{answered.conversation_id}/share/", {"shared": "1"})
+    page = other_client.get(user_client.get(f"/c/{answered.conversation_id}/").context["share_url"]).content.decode()
+    assert RANKED_ONLY in page
+    for secret in ("acme/vault", "of 9 repositories", "401"):
+        assert secret not in page
 
 
 def test_it_hides_a_conversation_from_everyone_else(

@@ -96,6 +96,12 @@ def test_it_does_not_change_what_somebody_else_owns(api: ApiClient, other_user: 
     assert theirs.visibility == "public"
 
 
+def test_it_refuses_characters_that_not_every_database_takes(api: ApiClient, user: User) -> None:
+    mine = make_repository(owner=user)
+    assert api.patch(f"/repositories/{mine.pk}", {"description": "a\0b"}).status_code == 422
+    assert api.post("/search", {"question": "a", "repositories": ["a\0b"]}).status_code == 422
+
+
 def test_it_builds_once_however_often_it_is_asked(api: ApiClient) -> None:
     repository = make_repository()
     answers = [api.post(f"/repositories/{repository.pk}/index") for _ in range(2)]

@@ -47,7 +47,7 @@ def test_it_takes_only_a_whole_question_for_a_pattern(text: str, pattern: Patter
 
 def places(question: str, **options: object) -> list[tuple[str, int, int]]:
     result = search(question, principal=OPERATOR, **options)  # type: ignore[arg-type]
-    return [(hit.display_path, hit.start_line, hit.end_line) for hit in result.hits]
+    return [(hit.display_path, hit.start_line, hit.end_line) for hit in result.hits if "lines" in hit.legs]
 
 
 def test_it_finds_lines_own_code_first(indexed: Indexed) -> None:
@@ -67,6 +67,20 @@ def test_it_selects_the_bytes_of_the_lines(indexed: Indexed) -> None:
     (hit,) = search(r"/refund: \d+ %|x = [0-9]/", principal=OPERATOR).hits
     assert str(FILES["shop/orders.py"]).encode()[hit.start_byte : hit.end_byte] == b"    # refund: 100 %\n    x = 1"
     assert (hit.symbol, hit.start_line, hit.end_line, hit.legs) == ("cancel", 2, 3, {"lines": 2.0})
+
+
+def test_it_ranks_by_meaning_when_no_line_has_the_phrase(indexed: Indexed) -> None:
+    indexed("acme/shop", FILES)
+    result = search('"cancel some order"', principal=OPERATOR)
+    assert {hit.display_path for hit in result.hits} >= {"shop/orders.py"}
+    assert "No line with" in result.trace.notices[0]
+    assert search("/cancel some order/", principal=OPERATOR).hits == ()
+
+
+def test_it_takes_any_characters_as_they_are(indexed: Indexed) -> None:
+    phrases = ["->", "\\n", "  x", "{{}}", "'; --", "é💥"]
+    indexed("acme/shop", {"a.py": "# first\n" + "".join(f"x = '{phrase}'\n" for phrase in phrases)})
+    assert [places(f'"{phrase}"') for phrase in phrases] == [[("a.py", line, line)] for line in range(2, 8)]
 
 
 def test_it_takes_no_quoted_phrase_for_an_option_or_an_expression(indexed: Indexed) -> None:
