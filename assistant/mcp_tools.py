@@ -29,7 +29,6 @@ CUT = "[cut]"
 CHARS_PER_TOKEN = 3  # of code; measured 3.1 with the embedding model's tokenizer
 MAX_TOKENS = 20_000
 REPOSITORIES_SHOWN = 100
-CUT = "[cut]"
 
 
 def search_code(caller: TokenCaller, question: str, scope: ScopeIn, limit: int, max_tokens: int) -> str:

@@ -38,6 +38,7 @@ _SILENT_SCOPES = frozenset({"exports", "module", "prototype", "this", "self", "w
 _INNER_DOCUMENTATION = {"rust": (b"//!", b"/*!"), "zig": (b"//!",)}  # of the enclosing module, not of what follows
 _ANNOTATION_LINE = re.compile(rb"[ \t]*(@[\w.:]+(?:\([^\n]*\))?)[ \t]*\r?\n")
 _ANNOTATION_LANGUAGES = frozenset({"java", "kotlin", "groovy", "scala", "swift", "dart", "typescript", "tsx"})
+_BRACKET_MACRO = re.compile(rb"^(?:[A-Z0-9]*_)*(?:BEGIN|END)(?:_[A-Z0-9]+)*(?=[ \t]*$)(?!\s*[},)])", re.M)
 _BATS_MARK = "@test "
 _BATS_TEST = re.compile(rb"^(@test[ \t]+)([\"'][^\n]*)[\"'][ \t](?=[ \t]*\{[ \t]*$)", re.M)
 _PREFIX_TYPES = ("attribute_item", "attribute_list", "annotation", "decorator", "marker_annotation")
@@ -109,17 +110,23 @@ def parse(text: bytes, language: str) -> Syntax:
     grammar = _grammar(language)
     if isinstance(grammar, str):
         return Syntax(ParsedFile(fallback=grammar))
-    tree = _parse_tree(grammar.language, _as_functions(text) if language == "bash" else text)
+    tree = _parse_tree(grammar.language, _parsable(text, language))
     if tree is None:
         return Syntax(ParsedFile(fallback=f"parsing took more than {PARSE_TIMEOUT_SECONDS:g} s"))
     return _read_tree(tree, grammar.query, text, language)
 
 
-def _as_functions(text: bytes) -> bytes:
-    """Tests of Bats, `@test "name" {`, as functions of the same length, which the grammar of the shell knows."""
-    return (
-        _BATS_TEST.sub(lambda match: b"_" * (len(match[1]) + len(match[2])) + b"()", text) if b"@test" in text else text
-    )
+def _parsable(text: bytes, language: str) -> bytes:
+    """The same text, byte for byte as long, without what is no part of the language that its grammar knows.
+
+    Tests of Bats (`@test "name" {`) become functions; macros that open or close a namespace (`QT_BEGIN_NAMESPACE`)
+    become blanks, for the class below them would be an error.
+    """
+    if language == "bash" and b"@test" in text:
+        return _BATS_TEST.sub(lambda match: b"_" * (len(match[1]) + len(match[2])) + b"()", text)
+    if language in ("c", "cpp", "cuda", "objc"):
+        return _BRACKET_MACRO.sub(lambda match: b" " * len(match[0]), text)
+    return text
 
 
 def located(parsed: ParsedFile, offsets: OffsetMap, lines: LineIndex) -> ParsedFile:
@@ -192,7 +199,7 @@ def _patterns(grammar: Language, language: str) -> list[str]:
     written = TAGS.get(language)
     patterns = _written_patterns(written) if written else _generic_patterns(grammar)
     for kind in _named_kinds(grammar):
-        if "comment" in kind and not kind.endswith(("_content", "_marker")) or kind == "haddock":
+        if "comment" in kind and not kind.endswith(("_content", "_marker")) or kind in ("haddock", "marginalia"):
             patterns.append(f"({kind}) @comment")
         elif kind in _PREFIX_TYPES:
             patterns.append(f"({kind}) @prefix")

@@ -57,16 +57,31 @@ def section_starts(text: Text, root: Node, language: str, sizes: Sizes) -> dict[
     stack: list[tuple[Node, str]] = [(root, "")]
     while stack:
         node, path = stack.pop()
+        comment: Node | None = None
         for child in node.children:
-            if not child.is_named or "comment" in child.type:
+            if not child.is_named or _is_comment(child):
+                comment = child if child.is_named else comment
                 continue
             is_section = _begins_section(child, language, node)
             symbol = _symbol(child, path, text) if is_section else path
             if is_section and _begins_line(text.data, child.start_byte):
-                starts.setdefault(with_comments(text.data, child.start_byte), symbol)
+                starts.setdefault(_with_block_comment(text.data, child.start_byte, comment), symbol)
             if child.type in _TRANSPARENT or text.chars(child.start_byte, child.end_byte) > sizes.max_chars:
                 stack.append((child, symbol))
     return starts
+
+
+def _is_comment(node: Node) -> bool:
+    return "comment" in node.type or node.type == "marginalia"
+
+
+def _with_block_comment(data: bytes, start: int, comment: Node | None) -> int:
+    """Where a comment of several lines directly above begins, else where comment lines do."""
+    start = with_comments(data, start)
+    if comment is None or comment.end_byte > start or not _begins_line(data, comment.start_byte):
+        return start
+    between = data[comment.end_byte : start]
+    return start if between.strip() or between.count(b"\n") > 1 else with_comments(data, comment.start_byte)
 
 
 def with_comments(data: bytes, start: int) -> int:

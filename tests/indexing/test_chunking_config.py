@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from pytest_django import Settings
 
 from tests.indexing.sources import chunk, symbols, texts, uncovered
 
@@ -68,3 +69,11 @@ def test_it_joins_small_sections() -> None:
 def test_it_survives_broken_and_minified_json() -> None:
     for content in ('{"a": [1, 2, ' + '{"b": 3}, ' * 900, "}}}} {", '{"a":' * 3000):
         assert uncovered(content.encode(), chunk("a.json", content)) == b""
+
+
+def test_it_keeps_comments_with_the_statement_below(settings: Settings) -> None:
+    settings.CHUNK_TARGET_CHARS = 20
+    content = (
+        "-- Users.\nCREATE TABLE users (id int);\n\n/* Newest\n   first. */\nCREATE VIEW newest AS SELECT * FROM t;\n"
+    )
+    assert [text.splitlines()[0] for text in texts(content, chunk("a.sql", content))] == ["-- Users.", "/* Newest"]

@@ -239,3 +239,13 @@ def test_it_reads_tests_of_bats() -> None:
     found = parse(content.encode(), "bash").parsed.definitions
     assert [(d.kind, d.name) for d in found] == [("function", "setup"), ("test", "it runs: größe"), ("test", "other")]
     assert content.encode()[found[1].start_byte :].startswith(b'@test "it runs')
+
+
+def test_it_sees_through_macros_around_a_namespace() -> None:
+    content = (
+        "#include <a.h>\nACME_NAMESPACE_BEGIN\n\ntemplate<typename T>\nstruct Box\n{\n  int size() { return 1; }\n};\n"
+    )
+    names = [d.qualified_name for d in parse(f"{content}ACME_NAMESPACE_END\n".encode(), "cpp").parsed.definitions]
+    assert names == ["Box", "Box.size"]
+    [enum] = parse(b"enum Kind\n{\n  FIRST,\nLIST_END\n};\n", "c").parsed.definitions
+    assert enum.name == "Kind"
