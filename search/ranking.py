@@ -40,17 +40,17 @@ class Weights:
 
     code_stems: float = 1.3
     code_terms: float = 0.3
-    descriptions_terms: float = 0.3
-    code_vectors: float = 1.0
+    descriptions_terms: float = 0.15
+    code_vectors: float = 1.3
     description_vectors: float = 0.5
     file_terms: float = 0.75
-    file_vectors: float = 0.75
+    file_vectors: float = 1.0
     coherence: float = 0.1
     path_words: float = 0.6
     path_name: float = 0.4
     definition_asked: float = 3.0  # the question is a name
     definition_quoted: float = 1.5  # the question has a name in it
-    centrality: float = 0.3
+    centrality: float = 0.1
     test: float = 0.7
     example: float = 0.8
     legacy: float = 0.7
