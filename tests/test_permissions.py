@@ -121,6 +121,8 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "delete_conversation": ("API: owner", {}),
     "health": ("everyone", {}),
 }
+# Doors that believe a signature and nothing else: see tests/indexing/test_webhooks.py.
+SIGNED = {"webhook"}
 READING_CODE = {"blob", "preview", "folder", "references", "changes", "similar_code", "read_code"}
 
 
@@ -142,7 +144,7 @@ def _operations() -> dict[str, tuple[str, str]]:
 
 def test_it_has_a_row_for_every_page() -> None:
     of_operations = {f"api-v1:{row['name']}" for row in _operation_views()} | {"api-v1:api-root"}
-    assert set(_names(get_resolver().url_patterns)) - of_operations == set(PAGES)
+    assert set(_names(get_resolver().url_patterns)) - of_operations == set(PAGES) | SIGNED
 
 
 def _operation_views() -> Iterator[dict[str, str]]:
@@ -259,6 +261,18 @@ def test_it_lets_into_the_api_whom_the_table_says(door: str, world: World) -> No
         content = json.dumps(body).encode() if body else b""
         response = Client().generic(method.upper(), address, content, "application/json", headers=headers)
         _check(door, rule, caller, response)
+
+
+@pytest.mark.parametrize("caller", ["anonymous", "stranger", "owner"])
+def test_it_answers_an_unsigned_webhook_as_if_there_were_no_repository(caller: str) -> None:
+    owner = make_user("owner")
+    repository = make_repository(SECRET, owner=owner, visibility="private")
+    client = Client()
+    if caller != "anonymous":
+        client.force_login(owner if caller == "owner" else make_user(caller))
+    known, unknown = (client.post(f"/webhooks/{pk}/", {}, "application/json") for pk in (repository.pk, 999_999))
+    assert (known.status_code, known.content) == (unknown.status_code, unknown.content)
+    assert known.status_code == 403
 
 
 @pytest.mark.parametrize("caller", ["anonymous", "stranger", "member", "owner"])
