@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from django.conf import settings
 
 from indexing.index_format import VectorList
 from indexing.quantizing import sign_bits
@@ -24,6 +25,7 @@ from search.wording import Wording
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 
+# Scores are scaled over this many of a list's best, however many of them become candidates.
 CHUNK_DEPTH = 50
 FILE_DEPTH = 20
 # Sign bits put 99.7 % of the float top 10 among the first ten times as many rows.
@@ -75,7 +77,7 @@ def retrieve(corpus: Corpus, queries: Sequence[Query], *, path_filter: bytes = b
         for query in queries
         if not query.code_only
     }
-    chunks = [top(scores, CHUNK_DEPTH) for scores in dense.values()]
+    chunks = [top(scores, settings.SEARCH_CANDIDATES_PER_QUERY) for scores in dense.values()]
     vector_queries = [query for query in queries if query.vector is not None]
     for query in vector_queries:
         for name in _vector_lists(query):
@@ -125,7 +127,7 @@ def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes)
     """Chunk rows (or file rows for "files") of the nearest vectors, without deleted ones."""
     assert query.vector is not None
     bits = sign_bits(query.vector.reshape(1, -1))[0]
-    wanted = FILE_DEPTH if name == "files" else CHUNK_DEPTH
+    wanted = FILE_DEPTH if name == "files" else settings.SEARCH_CANDIDATES_PER_QUERY
     found: list[tuple[Part, VectorList, int]] = []
     matrices = []
     for part, vectors in corpus.vectors(name):
