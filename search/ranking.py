@@ -10,7 +10,7 @@ in units of the best score so far, so that it can decide between near equals but
 * priors: tests, examples, compatibility and legacy code come later unless the question asks for them;
 * saturation: the second and later chunks of a file give way to other files.
 
-Constants were tuned on half of the benchmark's repositories and checked on the other half (docs/evaluation.md).
+Constants were tuned on the development half of a public benchmark; docs/evaluation.md says what each part is worth.
 """
 
 from __future__ import annotations
