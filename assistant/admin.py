@@ -11,10 +11,12 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 
 from assistant import tokens
+from assistant.audit import AuditEventAdmin
 from assistant.models import ApiToken, Citation, Conversation, Feedback, Message
 from indexing.access import Principal
 from indexing.admin import RecordAdmin
-from indexing.models import Repository
+from indexing.audit import record
+from indexing.models import AuditEvent, Repository
 
 
 def readable_conversations(request: HttpRequest) -> QuerySet[Conversation]:
@@ -25,6 +27,9 @@ def readable_conversations(request: HttpRequest) -> QuerySet[Conversation]:
     # A repository that is gone can't be judged any more, so it counts as one that may not be read.
     hidden = Citation.objects.filter(Q(repository=None) | ~Q(repository__in=readable))
     return Conversation.objects.filter(~Exists(hidden.filter(message__conversation=OuterRef("pk"))))
+
+
+admin.site.register(AuditEvent, AuditEventAdmin)
 
 
 @admin.register(Conversation)
@@ -111,3 +116,4 @@ class ApiTokenAdmin(RecordAdmin):
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         for token in queryset:
             tokens.revoke(token)
+            record(request.user, "token revoked", token)

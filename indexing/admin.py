@@ -6,11 +6,13 @@ calls are records: they can be looked at, not changed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.db.models import Prefetch, Q, QuerySet
 from django.http import HttpRequest
@@ -20,6 +22,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.timesince import timesince
 
 from indexing.access import Principal
+from indexing.audit import record
 from indexing.building import request_build
 from indexing.chunk_checks import CHECKS
 from indexing.errors import IndexingError
@@ -33,7 +36,28 @@ from indexing.status import status_of
 Checked = TypeVar("Checked")
 
 
-class RecordAdmin(admin.ModelAdmin):
+class AuditedAdmin(admin.ModelAdmin):
+    """What staff add, change and delete here is in the audit log: names of fields, never their values."""
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> LogEntry:  # Any: Django's own signature
+        record(request.user, f"{self.opts.verbose_name} added", obj)
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> LogEntry:  # Any: Django's own signature
+        record(request.user, f"{self.opts.verbose_name} changed", obj, _change_text(message))
+        return super().log_change(request, obj, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[LogEntry]:  # Any: any model
+        for obj in queryset:
+            record(request.user, f"{self.opts.verbose_name} removed", obj)
+        return super().log_deletions(request, queryset)
+
+
+def _change_text(message: Any) -> str:  # Any: Django's list of changes
+    return LogEntry(change_message=json.dumps(message)).get_change_message() if isinstance(message, list) else message
+
+
+class RecordAdmin(AuditedAdmin):
     """Rows that the program writes: visible, never edited. They go when what they belong to goes."""
 
     list_per_page = 50
@@ -87,7 +111,7 @@ def _or_invalid(check: Callable[[], Checked]) -> Checked:
 
 
 @admin.register(Repository)
-class RepositoryAdmin(admin.ModelAdmin):
+class RepositoryAdmin(AuditedAdmin):
     form = RepositoryForm
     list_display = ("name", "state", "golden", "commit", "files", "chunks", "skipped", "problem", "visibility")
     list_editable = ("golden",)
@@ -155,21 +179,23 @@ class RepositoryAdmin(admin.ModelAdmin):
     def reindex(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
         for repository in queryset:
             request_build(repository, user=_user(request))
+            record(request.user, "repository indexed again", repository)
         self.message_user(request, f"Indexing {len(queryset)} again; searches use the present indexes until then.")
 
     @admin.action(description="Make golden", permissions=["change"])
     def make_golden(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
-        self.message_user(request, f"{_change(queryset, golden=True)} made golden: preferred in every search.")
+        self.message_user(request, f"{_set_golden(request, queryset, True)} made golden: preferred in every search.")
 
     @admin.action(description="Make not golden", permissions=["change"])
     def make_ordinary(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
-        self.message_user(request, f"{_change(queryset, golden=False)} made not golden.")
+        self.message_user(request, f"{_set_golden(request, queryset, False)} made not golden.")
 
     @admin.action(description="Make new webhook secrets", permissions=["change"])
     def renew_webhook_secrets(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
         for repository in queryset:
             repository.webhook_secret = new_webhook_secret()
             repository.save(update_fields=["webhook_secret"])
+            record(request.user, "webhook secret renewed", repository)
         self.message_user(request, f"{len(queryset)} secrets changed; put them into the hosts' webhook settings.")
 
     @admin.display(description="state")
@@ -203,8 +229,10 @@ def _newest(repository: Repository) -> Index | None:
     return next(iter(getattr(repository, "newest_indexes", ())), None)
 
 
-def _change(queryset: QuerySet[Repository], **fields: bool) -> int:
-    return Repository.objects.filter(pk__in=[repository.pk for repository in queryset]).update(**fields)
+def _set_golden(request: HttpRequest, queryset: QuerySet[Repository], golden: bool) -> int:
+    for repository in queryset:
+        record(request.user, f"repository made {'golden' if golden else 'not golden'}", repository)
+    return Repository.objects.filter(pk__in=[repository.pk for repository in queryset]).update(golden=golden)
 
 
 def _user(request: HttpRequest) -> User:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator
 
 from indexing import registering
 from indexing.access import Caller
+from indexing.audit import record
 from indexing.building import request_build
 from indexing.git import allowed_source
 from indexing.models import Index, Repository, SkippedFile
@@ -159,6 +160,7 @@ def update_repository(request: HttpRequest, repository_id: int, body: Repository
     for name, value in changes.items():
         setattr(repository, name, value)
     repository.save(update_fields=list(changes))
+    record(caller.user, "repository changed", repository, ", ".join(changes))
     (row,) = statuses([repository])
     return _repository_out(row, caller)
 
@@ -168,7 +170,9 @@ def update_repository(request: HttpRequest, repository_id: int, body: Repository
 )
 def delete_repository(request: HttpRequest, repository_id: int) -> Status[None]:
     """Its index goes with it; answers that cite it stay readable."""
-    registering.remove(_managed(request, repository_id))
+    repository = _managed(request, repository_id)
+    record(_caller(request).user, "repository removed", repository)
+    registering.remove(repository)
     return Status(204, None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
@@ -315,3 +315,48 @@ class ChunkReview(models.Model):
 
     def __str__(self) -> str:
         return f"chunks of {self.repository} at {self.commit[:10]}"
+
+
+class AuditQuerySet(models.QuerySet["AuditEvent"]):
+    """Rows are added and read; nothing that the program offers changes or removes one."""
+
+    def visible_to(self, principal: Principal) -> Self:
+        """Events about repositories that `principal` reads, and those about none. Removed ones: superusers only."""
+        if principal.sees_all:
+            return self
+        return self.filter(Q(repository_id=None) | Q(repository_id__in=Repository.objects.visible_to(principal)))
+
+    def update(self, **fields: object) -> int:
+        raise TypeError("the audit log is only added to")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise TypeError("the audit log is only added to")
+
+
+class AuditEvent(models.Model):
+    """Who did what to what, written by `audit.record`. Names are kept as they were, so that rows outlive people."""
+
+    actor_user_id = models.PositiveBigIntegerField(null=True, blank=True, help_text="Empty: the server's shell")
+    actor = models.CharField(max_length=150, help_text="As the person was called")
+    action = models.CharField(max_length=60, db_index=True, help_text="A verb and its object: `repository removed`")
+    target = models.CharField(max_length=300)
+    # Not a foreign key: removing a repository would change the rows that tell who removed it.
+    repository_id = models.PositiveBigIntegerField(null=True, blank=True, db_index=True)
+    detail = models.CharField(max_length=1000, blank=True)
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    objects = AuditQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.actor}: {self.action} {self.target}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:  # Any: Django's own signature
+        if not self._state.adding:
+            raise TypeError("the audit log is only added to")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:  # Any: Django's own signature
+        raise TypeError("the audit log is only added to")

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from indexing import git, registering
 from indexing.access import Principal
+from indexing.audit import record
 from indexing.building import request_build
 from indexing.errors import IndexingError
 from indexing.forms import AddRepositoryForm
@@ -115,12 +116,14 @@ def set_golden(request: HttpRequest, repository_id: int) -> HttpResponse:
     repository = _visible(request, repository_id)
     repository.golden = request.POST.get("golden") == "1"
     repository.save(update_fields=["golden"])
+    record(request.user, f"repository made {'golden' if repository.golden else 'not golden'}", repository)
     return _row(request, repository)
 
 
 @require_POST
 def delete_repository(request: HttpRequest, repository_id: int) -> HttpResponse:
     repository = _managed(request, repository_id)
+    record(request.user, "repository removed", repository)
     registering.remove(repository)
     messages.success(request, f"{repository.name} was removed. Answers that cite it stay readable.")
     return redirect(_list_url())

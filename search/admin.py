@@ -13,7 +13,7 @@ from django.forms import ModelChoiceField
 from django.http import HttpRequest
 
 from indexing.access import Principal
-from indexing.admin import RecordAdmin
+from indexing.admin import AuditedAdmin, RecordAdmin
 from indexing.models import Repository
 from search.models import EvaluationRun, Question, QuestionSet
 
@@ -43,7 +43,7 @@ class QuestionInline(admin.TabularInline):
 
 
 @admin.register(QuestionSet)
-class QuestionSetAdmin(admin.ModelAdmin):
+class QuestionSetAdmin(AuditedAdmin):
     list_display = ("name", "description", "question_count")
     search_fields = ("name",)
     inlines = (QuestionInline,)
