@@ -102,6 +102,7 @@ def test_it_asks_a_question_set_of_the_admin(corpora: Path, indexed: Indexed) ->
         (("--repo", "none"), "no questions for none"),
         (("--repo", "shop", "--golden", "other"), "other is not among"),
         (("--plans", "/nowhere.json"), "not a list of plans"),
+        (("--plans",), "has no plan for a question of these repositories"),
     ],
 )
 def test_it_refuses_what_makes_no_sense(corpora: Path, arguments: tuple[str, ...], message: str) -> None:

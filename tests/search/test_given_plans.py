@@ -7,7 +7,8 @@ import pytest
 
 from search.errors import EvaluationError
 from search.evaluation import Question
-from search.given_plans import combinations, plans_report, read_plans
+from search.given_plans import OWN_PLANS, combinations, plans_report, read_plans
+from search.language import is_english
 
 QUESTIONS = [Question("shop", "cancel an order", (), "semantic"), Question("shop", "Stock", (), "symbol")]
 CHINESE = {
@@ -55,3 +56,14 @@ def test_it_refuses_plans_for_no_question(tmp_path: Path, entries: str) -> None:
     file.write_text(entries)
     with pytest.raises(EvaluationError, match=r"plans\.json"):
         read_plans(file, QUESTIONS)
+
+
+def test_it_brings_plans_in_four_languages() -> None:
+    plans = json.loads(OWN_PLANS.read_text())
+    scripts = [("\u4e00", "\u9fff"), ("\u0400", "\u04ff"), ("\u0600", "\u06ff")]
+    questions = [plan["origin_language_query"] for plan in plans]
+    by_script = [sum(any(low <= mark <= high for mark in text) for text in questions) for low, high in scripts]
+    assert (len(plans), by_script) == (60, [15, 15, 15])  # the others are German
+    assert not any(is_english(text) for text in questions)
+    assert len({(plan["repo"], plan["query_index"]) for plan in plans}) == 60
+    assert all(5 <= len(plan["hypothetical_document"].splitlines()) <= 10 for plan in plans)

@@ -31,7 +31,7 @@ from search.evaluation import (
     run,
     stored_questions,
 )
-from search.given_plans import GivenPlan, combinations, plans_report, read_plans
+from search.given_plans import OWN_PLANS, GivenPlan, combinations, plans_report, read_plans
 from search.models import EvaluationRun
 from search.resources import measured
 from search.results import SearchOptions
@@ -62,7 +62,14 @@ class Command(BaseCommand):
         parser.add_argument("--corpora", type=Path, help="folder with a Git repository per NAME")
         parser.add_argument("--set", metavar="NAME", help="a question set from the admin, instead of these folders")
         parser.add_argument("--repo", action="append", default=[], help="only this NAME; may be given more than once")
-        parser.add_argument("--plans", type=Path, help="JSON list of plans to search with, instead of the questions")
+        parser.add_argument(
+            "--plans",
+            type=Path,
+            nargs="?",
+            const=OWN_PLANS,
+            metavar="FILE",
+            help="JSON list of plans to search with, instead of the questions; without FILE the project's own",
+        )
         parser.add_argument("--pooled", action="store_true", help="ask all repositories at once, naming none")
         parser.add_argument("--distractors", type=Path, help="pooled: a folder of more Git repositories to search in")
         parser.add_argument("--no-vectors", action="store_true", help="search by words only")
