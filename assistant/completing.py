@@ -12,9 +12,12 @@ from indexing.access import Principal
 from indexing.errors import IndexFormatError
 from indexing.index_format import OpenIndex
 from indexing.models import Repository
+from search import golden_sets
 from search.index_cache import opened
+from search.scoping import read_question
 
 COMPLETIONS = 8
+SETS = 3  # at most, so that repositories are offered too
 _FOLDERS_LOOKED_AT = 5000  # files
 
 
@@ -30,20 +33,40 @@ class Completion:
 def complete(typed: str, tokens: Sequence[str], principal: Principal) -> list[Completion]:
     """`typed` is the word under the cursor; `tokens` are the chips, which narrow what folders are offered."""
     if typed.startswith("@"):
-        return _repositories(typed[1:], principal)
+        return [*_sets(typed[1:], principal), *_repositories(typed[1:], principal)][:COMPLETIONS]
     for key in ("path!:", "path:"):
         if typed.startswith(key):
             return _folders(key, typed.removeprefix(key), tokens, principal)
     return _languages(typed.removeprefix("lang:"), tokens, principal) if typed.startswith("lang:") else []
 
 
+def _sets(text: str, principal: Principal) -> list[Completion]:
+    """Found by any part of their name, and all of them by `@set/`."""
+    prefix = golden_sets.PREFIX
+    wanted = text.removeprefix(prefix) if len(text) > len(prefix) else "" if prefix.startswith(text) else text
+    found = golden_sets.offered(wanted, principal, limit=SETS)
+    return [
+        Completion(f"@{prefix}{name}", ": ".join(filter(None, [_counted(size), note])), golden=True)
+        for name, note, size in found
+    ]
+
+
+def _counted(size: int) -> str:
+    return "1 repository" if size == 1 else f"{size} repositories"
+
+
 def _repositories(text: str, principal: Principal) -> list[Completion]:
     starts = Case(When(name__istartswith=text, then=Value(0)), default=Value(1), output_field=IntegerField())
     found = Repository.objects.visible_to(principal).filter(name__icontains=text).order_by("-golden", starts, "name")
     return [
-        Completion(f"@{row.name}", "" if row.current_index_id else "not indexed yet", row.golden)
-        for row in found[:COMPLETIONS]
+        Completion(f"@{row.name}", _size(row), row.golden)
+        for row in found.select_related("current_index")[:COMPLETIONS]
     ]
+
+
+def _size(repository: Repository) -> str:
+    index = repository.current_index
+    return "not indexed yet" if index is None else f"{index.files_done:,} file{'' if index.files_done == 1 else 's'}"
 
 
 def _folders(key: str, text: str, tokens: Sequence[str], principal: Principal) -> list[Completion]:
@@ -72,8 +95,8 @@ def _languages(text: str, tokens: Sequence[str], principal: Principal) -> list[C
 
 def _indexes(tokens: Sequence[str], principal: Principal) -> Iterator[OpenIndex]:
     readable = Repository.objects.visible_to(principal).searchable().order_by("-golden", "name")
-    if pinned := [token[1:] for token in tokens if token.startswith("@")]:
-        readable = readable.filter(name__in=pinned)
+    if pinned := read_question("", tokens, principal).scope.repository_ids:
+        readable = readable.filter(pk__in=pinned)
     for repository in readable[:COMPLETIONS]:
         try:
             yield opened(repository.index_path)

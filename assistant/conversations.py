@@ -25,7 +25,7 @@ from assistant.errors import AssistantError, InvalidQuestion
 from assistant.models import AnswerEvent, ApiToken, Citation, Conversation, ConversationShare, Feedback, Message
 from indexing.access import Principal
 from indexing.models import Repository
-from search.results import Hit, Scope
+from search.results import Hit, Scope, ScopedSet
 
 MAX_QUESTION_CHARS = 20_000
 MAX_TITLE_CHARS = 80
@@ -161,6 +161,7 @@ def scope_of(message: Message) -> Scope:
         path=stored.get("path", ""),
         path_filter=stored.get("path_filter", ""),
         languages=tuple(stored.get("languages", ())),
+        sets=tuple(ScopedSet(row["name"], tuple(row["repository_ids"])) for row in stored.get("sets", ())),
     )
 
 

@@ -31,12 +31,12 @@ from assistant.errors import AssistantError, InvalidQuestion
 from assistant.exchanges import exchanges_of, page_url
 from assistant.forms import QuestionForm
 from assistant.models import Conversation, ConversationShare, Message
-from assistant.scoping import read_question, scope_tokens
 from assistant.suggesting import suggestions
 from assistant.trace_pane import trace_pane
 from indexing.access import Principal
 from indexing.models import Repository
 from indexing.status import statuses
+from search.scoping import read_question, scope_tokens
 
 HOME_REPOSITORIES = 50
 

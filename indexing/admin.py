@@ -7,7 +7,7 @@ calls are records: they can be looked at, not changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from django import forms
@@ -15,7 +15,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.db.models import Prefetch, Q, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -28,7 +28,17 @@ from indexing.chunk_checks import CHECKS
 from indexing.errors import IndexingError
 from indexing.git import allowed_source
 from indexing.judging import MARKS
-from indexing.models import ChunkReview, Index, Job, LLMCall, Mirror, Repository, SkippedFile, new_webhook_secret
+from indexing.models import (
+    ChunkReview,
+    GoldenSet,
+    Index,
+    Job,
+    LLMCall,
+    Mirror,
+    Repository,
+    SkippedFile,
+    new_webhook_secret,
+)
 from indexing.registering import register, remove
 from indexing.sources import Source, check_ref
 from indexing.status import status_of
@@ -119,7 +129,7 @@ class RepositoryAdmin(AuditedAdmin):
     search_fields = ("name", "mirror__url", "description")
     filter_horizontal = ("members",)
     readonly_fields = ("mirror", "current_index", "commits_behind", "checked_at", "check_error", "created_at")
-    actions = ("reindex", "make_golden", "make_ordinary", "renew_webhook_secrets")
+    actions = ("reindex", "make_golden", "make_ordinary", "make_set", "renew_webhook_secrets")
     list_per_page = 50
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Repository]:
@@ -190,6 +200,12 @@ class RepositoryAdmin(AuditedAdmin):
     def make_ordinary(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
         self.message_user(request, f"{_set_golden(request, queryset, False)} made not golden.")
 
+    @admin.action(description="Put together as a golden set", permissions=["change"])
+    def make_set(self, request: HttpRequest, queryset: QuerySet[Repository]) -> HttpResponseRedirect:
+        """The form of a new set with these repositories in it."""
+        chosen = ",".join(str(repository.pk) for repository in queryset)
+        return HttpResponseRedirect(f"{reverse('admin:indexing_goldenset_add')}?repositories={chosen}")
+
     @admin.action(description="Make new webhook secrets", permissions=["change"])
     def renew_webhook_secrets(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
         for repository in queryset:
@@ -223,6 +239,61 @@ class RepositoryAdmin(AuditedAdmin):
     def problem(self, repository: Repository) -> str:
         newest = _newest(repository)
         return newest.error[:200] if newest else ""
+
+
+@admin.register(GoldenSet)
+class GoldenSetAdmin(AuditedAdmin):
+    """Only members that the looking person may read are shown and changed; the others stay in the set as they are."""
+
+    list_display = ("__str__", "size", "topics", "note", "indexed", "stale")
+    search_fields = ("name", "note", "topics")
+    filter_horizontal = ("repositories",)
+    actions = ("reindex_members", "make_members_golden")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[GoldenSet]:
+        readable = Prefetch("repositories", queryset=_visible(request), to_attr="readable")
+        return GoldenSet.objects.filter(
+            Q(pk__in=GoldenSet.objects.visible_to(_principal(request)))
+            | Q(pk__in=GoldenSet.objects.filter(repositories=None))
+        ).prefetch_related(readable)
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:  # Any: Django's own
+        kwargs["queryset"] = _visible(request).order_by("name")
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:  # Any: Django's own
+        hidden = list(form.instance.repositories.exclude(pk__in=_visible(request)))
+        super().save_related(request, form, formsets, change)
+        form.instance.repositories.add(*hidden)
+
+    @admin.action(description="Index their repositories again", permissions=["change"])
+    def reindex_members(self, request: HttpRequest, queryset: QuerySet[GoldenSet]) -> None:
+        members = _visible(request).filter(golden_sets__in=queryset).distinct()
+        for repository in members:
+            request_build(repository, user=_user(request))
+            record(request.user, "repository indexed again", repository)
+        self.message_user(request, f"Indexing {len(members)} again; searches use the present indexes until then.")
+
+    @admin.action(description="Make their repositories golden", permissions=["change"])
+    def make_members_golden(self, request: HttpRequest, queryset: QuerySet[GoldenSet]) -> None:
+        members = _visible(request).filter(golden_sets__in=queryset).distinct()
+        self.message_user(request, f"{_set_golden(request, members, True)} made golden: preferred in every search.")
+
+    @admin.display(description="repositories")
+    def size(self, row: GoldenSet) -> int:
+        return len(_members(row))
+
+    @admin.display(description="indexed")
+    def indexed(self, row: GoldenSet) -> int:
+        return sum(member.current_index_id is not None for member in _members(row))
+
+    @admin.display(description="behind")
+    def stale(self, row: GoldenSet) -> int:
+        return sum(member.commits_behind > 0 for member in _members(row))
+
+
+def _members(row: GoldenSet) -> Sequence[Repository]:
+    return getattr(row, "readable", ())
 
 
 def _newest(repository: Repository) -> Index | None:

@@ -118,6 +118,35 @@ class Repository(models.Model):
         return Path(settings.DATA_DIR) / "indexes" / str(self.pk)
 
 
+class GoldenSetQuerySet(models.QuerySet["GoldenSet"]):
+    def visible_to(self, principal: Principal) -> Self:
+        """Sets with a member that this principal reads; who may read nothing of a set does not learn of it."""
+        members = GoldenSet.repositories.through.objects.filter(repository__in=Repository.objects.visible_to(principal))
+        return self.filter(pk__in=members.values("goldenset_id"))
+
+
+class GoldenSet(models.Model):
+    """Repositories that a team lead put together under a name, so that people can ask all of them: `@set/payments`."""
+
+    name = models.SlugField(max_length=60, unique=True, help_text="Typed as @set/NAME in front of a question")
+    note = models.CharField(max_length=300, blank=True, help_text="What the set is for, shown where it is offered")
+    topics = models.CharField(
+        max_length=300,
+        blank=True,
+        help_text="Words or phrases, separated by commas: a question that has one of them prefers these repositories",
+    )
+    repositories = models.ManyToManyField(Repository, blank=True, related_name="golden_sets")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = GoldenSetQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return f"@set/{self.name}"
+
+
 class Index(models.Model):
     """One build of one commit. Progress counts things done and things known, never a guessed percentage."""
 

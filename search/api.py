@@ -6,6 +6,7 @@ Who asks is in `request.auth`, a `Caller`. A repository that it may not read is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, starmap
 from typing import Any
 from urllib.parse import quote
 
@@ -19,9 +20,9 @@ from indexing.api import Text
 from indexing.links import blob_url
 from indexing.masking import mask_secrets
 from indexing.models import Repository
-from search import pipeline
+from search import golden_sets, pipeline
 from search.pipeline import MAX_QUESTION_CHARS
-from search.results import Hit, Scope
+from search.results import Hit, Scope, ScopedSet
 from search.snippets import read_snippets
 
 router = Router(tags=["search"])
@@ -32,7 +33,9 @@ MAX_SNIPPET_CHARS = 4000
 class ScopeIn(Schema, extra="forbid"):
     """What a question is narrowed to. Empty: everything that the token may read."""
 
-    repositories: list[Text | int] = Field([], max_length=50, description="Names or ids")
+    repositories: list[Text | int] = Field(
+        [], max_length=50, description="Names or ids; `@set/NAME` stands for a golden set"
+    )
     path: str = Field("", max_length=1000, description="Prefer this folder")
     path_filter: str = Field("", max_length=1000, description="Leave out everything outside of this folder")
     languages: list[str] = Field([], max_length=20)
@@ -95,9 +98,20 @@ def search(request: HttpRequest, body: SearchIn) -> SearchOut:
 def scope_of(body: ScopeIn, principal: Principal) -> Scope:
     """Raises Http404 for a repository that is not there for this principal."""
     readable = Repository.objects.visible_to(principal)
-    ids = [pk for wanted in body.repositories for pk in _ids_of(wanted, readable.filter(**_field(wanted)))]
-    languages = tuple(name.lower() for name in body.languages)
-    return Scope(tuple(dict.fromkeys(ids)), body.path, body.path_filter, languages)
+    prefix = f"@{golden_sets.PREFIX}"
+    names = {str(wanted).removeprefix(prefix) for wanted in body.repositories if str(wanted).startswith(prefix)}
+    sets = golden_sets.members(names, principal)
+    if names - set(sets):
+        raise Http404(f"There is no golden set {min(names - set(sets))[:60]!r}, or this token reads nothing of it.")
+    single = [wanted for wanted in body.repositories if not str(wanted).startswith(prefix)]
+    ids = [pk for wanted in single for pk in _ids_of(wanted, readable.filter(**_field(wanted)))]
+    return Scope(
+        repository_ids=tuple(dict.fromkeys([*ids, *chain.from_iterable(sets.values())])),
+        path=body.path,
+        path_filter=body.path_filter,
+        languages=tuple(name.lower() for name in body.languages),
+        sets=tuple(starmap(ScopedSet, sets.items())),
+    )
 
 
 def _field(wanted: str | int) -> dict[str, Any]:  # Any: keyword arguments of a filter

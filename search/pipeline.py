@@ -25,6 +25,7 @@ from indexing.errors import EmbeddingError, IndexFormatError
 from indexing.index_format import ModelInfo
 from indexing.models import Repository
 from indexing.refreshing import request_repair
+from search import golden_sets
 from search.corpus import Corpus, Source
 from search.errors import EmptyQuestion
 from search.grep import Pattern, grep, read_pattern
@@ -170,7 +171,7 @@ def _search_lines(pattern: Pattern, principal: Principal, scope: Scope, limit: i
     asked = QueryPlan(english_query=pattern.text, question_class="symbol")
     begun = clock.begin("repositories")
     query = Query("english", 1.0, wording(pattern.text))
-    choices = choose(sources, [query], pinned=frozenset(scope.repository_ids), limit=settings.SEARCH_REPOSITORIES)
+    choices = choose(sources, [query], scope=scope, limit=settings.SEARCH_REPOSITORIES)
     clock.end("repositories", begun)
     by_id = {source.repository_id: source for source in sources}
     begun = clock.begin("retrieve")
@@ -214,6 +215,7 @@ def readable_sources(
     if scope.repository_ids:
         readable = readable.filter(pk__in=scope.repository_ids)
     sources = []
+    topics = golden_sets.topics()
     for repository in readable:
         try:
             index = opened(repository.index_path)
@@ -223,7 +225,8 @@ def readable_sources(
             notices.append(f"{repository.name} could not be searched: its index is damaged and has to be made anew.")
             continue
         golden = repository.golden if options.golden is None else repository.pk in options.golden
-        sources.append(Source(repository.pk, repository.name, golden, index, comparable=options.vectors))
+        about = topics.get(repository.pk, ())
+        sources.append(Source(repository.pk, repository.name, golden, index, options.vectors, tuple(about)))
         coverage = index.manifest.coverage
         if coverage.lexical < 1:
             notices.append(f"{repository.name} is {coverage.lexical:.0%} indexed; the answer sees only that part.")
@@ -252,7 +255,7 @@ def _rank_with(
     clock.end("embed", begun)
     begun = clock.begin("repositories")
     most = options.repositories or settings.SEARCH_REPOSITORIES
-    choices = choose(sources, queries, pinned=frozenset(scope.repository_ids), limit=most)
+    choices = choose(sources, queries, scope=scope, limit=most)
     clock.end("repositories", begun)
     chosen_ids = {choice.repository_id: place for place, choice in enumerate(choices)}
     chosen = sorted(

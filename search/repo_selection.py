@@ -2,8 +2,8 @@
 
 Evidence for a repository: its best chunk by BM25 (one statistic over all readable repositories, so scores
 compare), the nearest centroid of its profile, and its name in the question. Pinned repositories are always and
-alone chosen. Golden: a golden repository gets `GOLDEN_BONUS` of the best score, enough to win among near
-equals and too little to push aside one that is clearly better.
+alone chosen. Golden: a golden repository, or one of a golden set whose topic the question names, gets `GOLDEN_BONUS`
+of the best score, enough to win among near equals and too little to push aside one that is clearly better.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from indexing.tokenizing import terms
+from indexing.tokenizing import stems, terms
 from search.corpus import Corpus, Source
 from search.fusion import scale
 from search.lexical import bm25
-from search.results import RepositoryChoice
+from search.results import RepositoryChoice, Scope
 from search.retrieval import Query
 
 Floats = npt.NDArray[np.float32]
@@ -27,12 +27,10 @@ NAME_BONUS = 2.0  # more than the best of both lists: whoever names a repository
 CENTROID_WEIGHT = 0.7
 
 
-def choose(
-    sources: Sequence[Source], queries: Sequence[Query], *, pinned: frozenset[int], limit: int
-) -> list[RepositoryChoice]:
+def choose(sources: Sequence[Source], queries: Sequence[Query], *, scope: Scope, limit: int) -> list[RepositoryChoice]:
     """At most `limit` choices, best first, ties by name; pinned ones all, in the order given."""
-    if pinned:
-        return [_choice(source, 1.0, ["pinned with @"], pinned=True) for source in sources]
+    if scope.repository_ids:
+        return [_choice(source, 1.0, _pins(source, scope), pinned=True) for source in sources]
     if not sources:
         return []
     lexical = scale(_best_chunk(sources, queries), depth=len(sources))
@@ -40,11 +38,17 @@ def choose(
     scores = lexical + CENTROID_WEIGHT * meaning
     named = np.array([_is_named(source.name, queries) for source in sources])
     golden = np.array([source.golden for source in sources])
+    about = [_topic(source, queries) for source in sources]
     unit = float(scores.max()) or 1.0
-    scores = scores + unit * (NAME_BONUS * named + GOLDEN_BONUS * golden)
+    preferred = golden | np.array([bool(topic) for topic in about])
+    scores = scores + unit * (NAME_BONUS * named + GOLDEN_BONUS * preferred)
     order = sorted(range(len(sources)), key=lambda i: (-float(scores[i]), sources[i].name))[:limit]
     top = float(scores[order[0]]) or 1.0
-    return [_choice(sources[i], float(scores[i]) / top, _reasons(i, lexical, meaning, named, golden)) for i in order]
+    reasons = [_reasons(i, lexical, meaning, named, golden) for i in order]
+    return [
+        _choice(sources[i], float(scores[i]) / top, ([about[i]] if about[i] else []) + why)
+        for i, why in zip(order, reasons, strict=True)
+    ]
 
 
 def _choice(source: Source, score: float, reasons: list[str], *, pinned: bool = False) -> RepositoryChoice:
@@ -101,6 +105,21 @@ def _nearest_centroid(sources: Sequence[Source], queries: Sequence[Query]) -> Fl
             if query.vector is not None and not query.code_only:
                 best[i] = max(best[i], float((profile.floats.astype(np.float32) @ query.vector).max()))
     return best
+
+
+def _pins(source: Source, scope: Scope) -> list[str]:
+    """Why a repository is among the pinned ones: the sets it is in, else its own name."""
+    sets = [f"in @set/{part.name}" for part in scope.sets if source.repository_id in part.repository_ids]
+    return sets or ["pinned with @"]
+
+
+def _topic(source: Source, queries: Sequence[Query]) -> str:
+    """The set that the repository is in, when the question has all words of one of the set's topics."""
+    if not source.topics or not queries:
+        return ""
+    asked = set(stems(terms(queries[0].wording.text)))
+    words = ((topic, name, set(stems(terms(topic)))) for topic, name in source.topics)
+    return next((f"@set/{name} is about {topic}" for topic, name, wanted in words if wanted and wanted <= asked), "")
 
 
 def _is_named(name: str, queries: Sequence[Query]) -> bool:

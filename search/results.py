@@ -22,13 +22,25 @@ class QueryPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ScopedSet:
+    """A golden set that the person named, and those of its repositories that they could read then."""
+
+    name: str
+    repository_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """What the person narrowed the question to. `path` steers ranking; `path_filter` excludes everything else."""
+    """What the person narrowed the question to. `path` steers ranking; `path_filter` excludes everything else.
+
+    `repository_ids` holds the members of `sets` too.
+    """
 
     repository_ids: tuple[int, ...] = ()
     path: str = ""
     path_filter: str = ""
     languages: tuple[str, ...] = ()
+    sets: tuple[ScopedSet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from indexing.access import Principal
 from indexing.links import blob_url
 from search.marking import marked_lines
 from search.pipeline import search
-from search.results import Hit, Scope, SearchResult
+from search.results import Hit, SearchResult
+from search.scoping import read_question, scope_tokens
 from search.snippets import read_snippets
 
 HITS = 60
@@ -94,9 +95,11 @@ def search_page(request: HttpRequest) -> HttpResponse:
 
 
 def _results(request: HttpRequest, question: str) -> Context:
+    principal = Principal.of_user(_user(request))
+    asked = read_question(question, [], principal)
     path = request.GET.get("path", "").strip()
-    scope = Scope(path_filter=path)
-    result = search(question, principal=Principal.of_user(_user(request)), scope=scope, limit=HITS, use_llm=False)
+    scope = replace(asked.scope, path_filter=path or asked.scope.path_filter)
+    result = search(asked.question, principal=principal, scope=scope, limit=HITS, use_llm=False)
     facets = [
         ("Repository", "repository", _values(request, "repository", result.hits, lambda hit: hit.repository)),
         ("Language", "language", _values(request, "language", result.hits, lambda hit: hit.language or "text")),
@@ -109,7 +112,8 @@ def _results(request: HttpRequest, question: str) -> Context:
     everything = "all" in request.GET
     shown = groups if everything else groups[:FILES_SHOWN]
     return {
-        "files": _files(shown, result, question),
+        "files": _files(shown, result, asked.question),
+        "scope_tokens": scope_tokens(asked.scope, principal),
         "file_count": len(groups),
         "passage_count": len(kept),
         "more_files": len(groups) - len(shown),

@@ -1,7 +1,8 @@
 """Small makers of what tests are about: real Git repositories on disk, and rows in the database.
 
 Git: `make_repo(tmp_path, {"a.py": "x = 1\n"})` -> path of a work tree with one commit; `commit_files` adds another.
-Rows: `make_user`, `make_mirror`, `make_repository`, `make_index`, `make_conversation`, `make_message`.
+Rows: `make_user`, `make_mirror`, `make_repository`, `make_golden_set`, `make_index`, `make_conversation`,
+`make_message`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from assistant.models import Conversation, Message
-from indexing.models import Index, Mirror, Repository
+from indexing.models import GoldenSet, Index, Mirror, Repository
 
 COMMIT = "c" * 40
 _numbers = itertools.count(1)
@@ -89,6 +90,12 @@ def make_repository(name: str = "", *, url: str = "", **fields: Any) -> Reposito
         kind = Mirror.Kind.LOCAL if url.startswith("/") else Mirror.Kind.REMOTE
         fields["mirror"] = Mirror.objects.filter(url=url).first() or make_mirror(url, kind=kind)
     return Repository.objects.create(name=name or f"example/web{next(_numbers)}", **fields)
+
+
+def make_golden_set(name: str, *members: Repository, **fields: Any) -> GoldenSet:
+    row = GoldenSet.objects.create(name=name, **fields)
+    row.repositories.set(members)
+    return row
 
 
 def make_index(repository: Repository | None = None, *, current: bool = False, **fields: Any) -> Index:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from search.repo_selection import choose
+from search.results import Scope, ScopedSet
 from search.retrieval import Query
 from search.wording import wording
 from tests.search.conftest import Indexed, corpus_of
@@ -21,7 +24,7 @@ def sources(indexed: Indexed) -> list:
 
 
 def names(question: str, sources: list, *, limit: int = 2) -> list[str]:
-    return [choice.name for choice in choose(sources, asked(question), pinned=frozenset(), limit=limit)]
+    return [choice.name for choice in choose(sources, asked(question), scope=Scope(), limit=limit)]
 
 
 def test_it_chooses_by_the_best_chunk(sources: list) -> None:
@@ -47,17 +50,32 @@ def test_it_takes_a_repository_that_the_question_names(sources: list) -> None:
 
 
 def test_it_keeps_every_pinned_repository_and_says_so(sources: list) -> None:
-    choices = choose(sources[:1], asked("anything"), pinned=frozenset({sources[0].repository_id}), limit=8)
+    choices = choose(sources[:1], asked("anything"), scope=Scope((sources[0].repository_id,)), limit=8)
     assert [(choice.name, choice.pinned, choice.reasons) for choice in choices] == [
         ("acme/shop", True, ("pinned with @",))
     ]
 
 
+def test_it_says_which_set_brought_a_repository_in(sources: list) -> None:
+    shop, mail = sources[0].repository_id, sources[1].repository_id
+    scope = Scope((shop, mail), sets=(ScopedSet("trade", (shop,)),))
+    choices = choose(sources[:2], asked("anything"), scope=scope, limit=8)
+    assert [choice.reasons for choice in choices] == [("in @set/trade",), ("pinned with @",)]
+
+
+def test_it_prefers_a_set_whose_topic_the_question_names(sources: list) -> None:
+    about = [
+        replace(source, topics=(("refunds", "trade"),)) if source.name == "acme/shop" else source for source in sources
+    ]
+    assert names("refund an order", about)[0] == "acme/shop"
+    first = choose(about, asked("refund an order"), scope=Scope(), limit=1)[0]
+    assert first.reasons[0] == "@set/trade is about refunds"
+    assert names("cancel an order", about)[0] == "acme/fork"
+
+
 def test_it_chooses_nothing_from_nothing() -> None:
-    assert choose([], asked("anything"), pinned=frozenset(), limit=8) == []
+    assert choose([], asked("anything"), scope=Scope(), limit=8) == []
 
 
 def _golden(source):
-    from dataclasses import replace
-
     return replace(source, golden=True)

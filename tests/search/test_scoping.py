@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from assistant.scoping import read_question, scope_tokens
 from indexing.access import Principal
 from search.results import Scope
+from search.scoping import read_question, scope_tokens
 from tests.factories import make_repository, make_user
 
 EVERYTHING = Principal.operator()
