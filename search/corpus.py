@@ -6,7 +6,8 @@ this module works on such rows and NumPy arrays; records are made only for what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,8 +57,8 @@ class Corpus:
         self.parts = tuple(parts)
         self.chunk_count = chunks
         self.file_count = files
-        self._chunk_edges = np.array([part.first_chunk for part in parts], np.int64)
-        self._file_edges = np.array([part.first_file for part in parts], np.int64)
+        self._chunk_edges = [part.first_chunk for part in parts]
+        self._file_edges = [part.first_file for part in parts]
 
     def postings(self, name: str) -> list[Postings]:
         """One term list of every segment, in row order. Every published segment has all term lists."""
@@ -92,24 +93,30 @@ class Corpus:
         return allowed
 
     def part_of_chunk(self, row: int) -> Part:
-        return self.parts[int(np.searchsorted(self._chunk_edges, row, side="right")) - 1]
+        return self.parts[bisect_right(self._chunk_edges, row) - 1]
 
     def part_of_file(self, row: int) -> Part:
-        return self.parts[int(np.searchsorted(self._file_edges, row, side="right")) - 1]
+        return self.parts[bisect_right(self._file_edges, row) - 1]
 
     def files_of(self, chunk_rows: Rows) -> Rows:
         """The file row of each chunk row."""
-        return self._gather(chunk_rows, lambda part, local: part.segment.chunks["file"][local] + part.first_file)
+        return self._gather(
+            chunk_rows, lambda part, local: part.segment.chunks["file"][local] + np.int64(part.first_file)
+        )
 
     def chunk_field(self, chunk_rows: Rows, field: str) -> Rows:
         """A field of CHUNK_DTYPE for each chunk row, as int64. Kinds and strings are per segment: not for those."""
         return self._gather(chunk_rows, lambda part, local: part.segment.chunks[field][local].astype(np.int64))
 
-    def chunks_of_file(self, file_row: int) -> range:
-        part = self.part_of_file(file_row)
-        edges = part.segment.file_chunks
-        local = file_row - part.first_file
-        return range(part.first_chunk + int(edges[local]), part.first_chunk + int(edges[local + 1]))
+    def chunk_ranges(self, file_rows: Rows) -> tuple[Rows, Rows]:
+        """(first chunk row, number of chunks) of each file."""
+        starts, counts = np.zeros(len(file_rows), np.int64), np.zeros(len(file_rows), np.int64)
+        for part, mine in self._by_part(file_rows, self._file_edges):
+            local = file_rows[mine] - part.first_file
+            edges = part.segment.file_chunks
+            starts[mine] = edges[local] + np.int64(part.first_chunk)
+            counts[mine] = edges[local + 1] - edges[local].astype(np.int64)
+        return starts, counts
 
     def path(self, file_row: int) -> bytes:
         part = self.part_of_file(file_row)
@@ -125,9 +132,18 @@ class Corpus:
 
     def _gather(self, rows: Rows, read: Callable[[Part, Rows], npt.NDArray[np.integer]]) -> Rows:
         result = np.zeros(len(rows), np.int64)
-        owners = np.searchsorted(self._chunk_edges, rows, side="right") - 1
-        for number in np.unique(owners):
-            part = self.parts[int(number)]
-            mask = owners == number
-            result[mask] = read(part, rows[mask] - part.first_chunk)
+        for part, mine in self._by_part(rows, self._chunk_edges):
+            result[mine] = read(part, rows[mine] - part.first_chunk)
         return result
+
+    def _by_part(self, rows: Rows, edges: Sequence[int]) -> Iterator[tuple[Part, npt.NDArray[np.intp]]]:
+        """Each part that has some of the rows, with their positions."""
+        owners = np.searchsorted(edges, rows, side="right") - 1
+        for number in np.unique(owners):
+            yield self.parts[int(number)], np.flatnonzero(owners == number)
+
+
+def ranges(starts: Rows, counts: Rows) -> Rows:
+    """starts[0], starts[0] + 1, ... `counts[0]` of them, then those of starts[1], and so on."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))

@@ -6,8 +6,8 @@ those of all given segments together, so that scores of several repositories can
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,54 +20,86 @@ K1 = 1.2
 B = 0.75
 
 
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of the documents that scores shall be comparable over: how many, their mean length, and how many have each term.
+
+    `frequencies` is aligned with the sorted terms of the query.
+    """
+
+    documents: int
+    average_length: float
+    frequencies: npt.NDArray[np.int64]
+
+
 def bm25(
-    lists: Sequence[Postings], query: Mapping[int, float], *, k1: float = K1, b: float = B
+    lists: Sequence[Postings],
+    query: Mapping[int, float],
+    *,
+    statistics: Statistics | None = None,
+    k1: float = K1,
+    b: float = B,
 ) -> npt.NDArray[np.float32]:
     """Scores of every document of every list, in order: (sum of documents,) float32, 0 where no term occurs.
 
-    query: term hash -> weight. The inverse document frequency is Lucene's, always positive:
-    log(1 + (N - df + 0.5) / (df + 0.5)).
+    query: term hash -> weight. `statistics`: of these lists, unless given. The inverse document frequency is
+    Lucene's, always positive: log(1 + (N - df + 0.5) / (df + 0.5)).
     """
-    documents = [len(postings.lengths) for postings in lists]
-    total = sum(documents)
-    scores = np.zeros(total, np.float32)
-    if not total or not query:
+    scores = np.zeros(sum(len(postings.lengths) for postings in lists), np.float32)
+    if not len(scores) or not query:
         return scores
-    average = max(1.0, sum(int(postings.lengths.sum()) for postings in lists) / total)
-    wanted = np.array(sorted(query), np.uint64)
-    weights = [query[int(term)] for term in wanted]
+    wanted = sorted_terms(query)
     found = [_find(postings, wanted) for postings in lists]
-    frequencies = [sum(end - start for start, end in spans) for spans in zip(*found, strict=True)]
-    idf = [math.log(1 + (total - df + 0.5) / (df + 0.5)) for df in frequencies]
+    known = statistics or _statistics(lists, found)
+    weights = term_weights(query, known) * np.float32(k1 + 1)
+    floor, slope = np.float32(k1 * (1 - b)), np.float32(k1 * b / max(1.0, known.average_length))
     first = 0
-    for postings, spans, count in zip(lists, found, documents, strict=True):
-        part = scores[first : first + count]
-        for (start, end), weight, rarity in zip(spans, weights, idf, strict=True):
-            if start == end:
-                continue
-            rows = postings.rows[start:end]
-            freqs = postings.freqs[start:end].astype(np.float32)
-            norm = (k1 * (1 - b + b / average * postings.lengths[rows])).astype(np.float32)
-            # A row occurs once per term, so this adds without losing any.
-            part[rows] += (weight * rarity * (k1 + 1)) * (freqs / (freqs + norm))
-        first += count
+    for postings, (starts, counts) in zip(lists, found, strict=True):
+        documents = len(postings.lengths)
+        present = np.flatnonzero(counts)
+        if present.size:
+            windows = [slice(int(starts[i]), int(starts[i] + counts[i])) for i in present]
+            rows = np.concatenate([postings.rows[window] for window in windows])
+            freqs = np.concatenate([postings.freqs[window] for window in windows]).astype(np.float32)
+            values = np.repeat(weights[present], counts[present]) * freqs
+            values /= freqs + (floor + slope * postings.lengths[rows])
+            scores[first : first + documents] = np.bincount(rows, values, minlength=documents)
+        first += documents
     return scores
+
+
+def sorted_terms(query: Mapping[int, float]) -> npt.NDArray[np.uint64]:
+    return np.array(sorted(query), np.uint64)
+
+
+def term_weights(query: Mapping[int, float], statistics: Statistics) -> npt.NDArray[np.float32]:
+    """What each of the sorted terms counts: its weight in the query times its rarity."""
+    df = statistics.frequencies
+    rarity = np.log1p((statistics.documents - df + 0.5) / (df + 0.5))
+    return (np.array([query[term] for term in sorted(query)]) * rarity).astype(np.float32)
+
+
+def _statistics(
+    lists: Sequence[Postings], found: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+) -> Statistics:
+    documents = sum(len(postings.lengths) for postings in lists)
+    terms = sum(int(postings.lengths.sum()) for postings in lists)
+    return Statistics(documents, terms / documents, np.sum([counts for _, counts in found], axis=0))
 
 
 def document_frequency(lists: Sequence[Postings], term: int) -> int:
     """In how many documents of all lists the term occurs."""
     wanted = np.array([term], np.uint64)
-    return sum(end - start for postings in lists for start, end in _find(postings, wanted))
+    return sum(int(_find(postings, wanted)[1][0]) for postings in lists)
 
 
-def _find(postings: Postings, wanted: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
-    """The [start, end) span of each wanted term's postings; empty spans for terms that do not occur."""
+def _find(
+    postings: Postings, wanted: npt.NDArray[np.uint64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where each wanted term's postings start, and how many it has; 0 for terms that do not occur."""
     hashes = postings.hashes
     if not len(hashes):
-        return [(0, 0)] * len(wanted)
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
     places = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
-    hit = hashes[places] == wanted
-    starts, ends = postings.starts[places], postings.starts[places + 1]
-    return [
-        (int(start), int(end)) if present else (0, 0) for start, end, present in zip(starts, ends, hit, strict=True)
-    ]
+    starts = postings.starts[places].astype(np.int64)
+    return starts, np.where(hashes[places] == wanted, postings.starts[places + 1] - starts, 0)

@@ -16,7 +16,7 @@ from django.conf import settings
 
 from indexing.index_format import VectorList
 from indexing.quantizing import sign_bits
-from search.corpus import Corpus, Part
+from search.corpus import Corpus, Part, ranges
 from search.fusion import top
 from search.hamming import cosines, top_rows
 from search.lexical import bm25
@@ -137,17 +137,19 @@ def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes)
     if not found:
         return np.empty(0, np.int64)
     rows, _ = top_rows(bits, matrices, wanted * BINARY_OVERFETCH + min(_dead_rows(found), MOST_DEAD_ROWS))
-    edges = np.cumsum([0] + [len(matrix) for matrix in matrices])
+    rows = np.sort(rows)
+    edges = np.searchsorted(rows, np.cumsum([0] + [len(matrix) for matrix in matrices]))
+    before = 0
     first_owner = _first_owner(name)
     owners: list[Rows] = []
-    for number, (part, vectors, first) in enumerate(found):
-        mine = rows[(rows >= edges[number]) & (rows < edges[number + 1])] - edges[number] + first
-        local = np.unique(vectors.owners(mine))
-        local = local[_live(part, name, local)]
-        scores = _owner_cosines(query.vector, vectors, local)
-        best = np.argsort(-scores, kind="stable")[:wanted]
-        owners.append(local[best] + first_owner(part))
-    return np.concatenate(owners)
+    for (part, vectors, first), matrix, start, end in zip(found, matrices, edges, edges[1:], strict=False):
+        if start < end:
+            local = np.unique(vectors.owners(rows[start:end] - before + first))
+            owners.append(local[_live(part, name, local)] + first_owner(part))
+        before += len(matrix)
+    candidates = _union(owners)
+    best = np.argsort(-_cosines(corpus, query, name, candidates), kind="stable")[:wanted]
+    return candidates[best]
 
 
 def _dead_rows(found: Sequence[tuple[Part, VectorList, int]]) -> int:
@@ -174,37 +176,38 @@ def _best_chunks(
     dense: dict[tuple[str, str], Floats],
     allowed: npt.NDArray[np.bool_] | None,
 ) -> Rows:
-    """For each file its chunk with the best stem score; its first chunk where no word occurs."""
+    """For each file its allowed chunk with the best stem score; its first one where no word occurs."""
     stem_scores = [scores for (_, name), scores in dense.items() if name == "terms.code_stems"]
-    chosen = []
-    for file_row in file_rows:
-        window = corpus.chunks_of_file(int(file_row))
-        if not len(window) or (allowed is not None and not allowed[window.start : window.stop].any()):
-            continue
-        scores = sum((scores[window.start : window.stop] for scores in stem_scores), np.zeros(len(window), np.float32))
-        chosen.append(window.start + int(np.argmax(scores)))
-    return np.array(chosen, np.int64)
+    starts, counts = corpus.chunk_ranges(file_rows)
+    rows, owners = ranges(starts, counts), np.repeat(np.arange(len(file_rows)), counts)
+    if allowed is not None:
+        rows, owners = rows[allowed[rows]], owners[allowed[rows]]
+    values = sum((scores[rows] for scores in stem_scores), np.zeros(len(rows), np.float32))
+    order = np.lexsort((rows, -values, owners))
+    _, first = np.unique(owners[order], return_index=True)
+    return rows[order[first]]
 
 
 def _cosines(corpus: Corpus, query: Query, name: str, rows: Rows) -> Floats:
-    """Exact float16 cosines of given chunk or file rows; 0 where a row has no vector yet."""
+    """Exact float16 cosines of given chunk or file rows, ascending: an owner's best; 0 where it has no vector yet."""
     assert query.vector is not None
     result = np.zeros(len(rows), np.float32)
     first_owner = _first_owner(name)
+    floats, places, counts = [], [], []
     for part, vectors in corpus.vectors(name):
         first = first_owner(part)
         low, high = np.searchsorted(rows, [first, first + len(vectors.starts) - 1])
         if low < high:
-            result[low:high] = _owner_cosines(query.vector, vectors, rows[low:high] - first)
-    return result
-
-
-def _owner_cosines(query: Floats, vectors: VectorList, owners: Rows) -> Floats:
-    """(n,) the best cosine over each owner's rows; 0 for an owner without rows."""
-    starts = vectors.starts[owners].astype(np.int64)
-    counts = vectors.starts[owners + 1].astype(np.int64) - starts
-    rows = np.repeat(starts - np.concatenate(([0], np.cumsum(counts)[:-1])), counts) + np.arange(counts.sum())
-    result = np.full(len(owners), -1, np.float32)
-    np.maximum.at(result, np.repeat(np.arange(len(owners)), counts), cosines(query, vectors.floats[rows]))
-    result[counts == 0] = 0
+            own = rows[low:high] - first
+            starts = vectors.starts[own].astype(np.int64)
+            counts.append(vectors.starts[own + 1] - starts)
+            floats.append(vectors.floats[ranges(starts, counts[-1])])
+            places.append(np.arange(low, high))
+    if not floats:
+        return result
+    count, place = np.concatenate(counts), np.concatenate(places)
+    scores = cosines(query.vector, np.concatenate(floats))
+    known = count > 0
+    if known.any():
+        result[place[known]] = np.maximum.reduceat(scores, (np.cumsum(count) - count)[known])
     return result
