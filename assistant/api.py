@@ -22,13 +22,14 @@ from assistant.api_border import error_response
 from assistant.chat_api import TokenCaller
 from assistant.errors import AlreadyAsked, AssistantError, InvalidQuestion, SourceNotFound
 from assistant.models import ApiToken
-from indexing.errors import IndexingError, InvalidCursor, InvalidSource
+from indexing.errors import IndexingError, InvalidCursor, InvalidLogin, InvalidSource
 from search.errors import SearchError
 
 log = logging.getLogger(__name__)
 MAX_MESSAGE_CHARS = 1000
 STATUSES: tuple[tuple[type[Exception], int], ...] = (  # the first that fits
     (InvalidSource, 422),
+    (InvalidLogin, 422),
     (InvalidCursor, 422),
     (IndexingError, 409),
     (SearchError, 422),

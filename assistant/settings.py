@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import secrets
 from pathlib import Path
@@ -58,6 +59,20 @@ def _decimal(name: str, default: float) -> float:
 
 def _list(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]
+
+
+def _checked_keys(name: str, keys: list[str]) -> list[str]:
+    """Keys of 32 bytes as URL-safe base64. A wrong one is not repeated in the error."""
+    for number, key in enumerate(keys, start=1):
+        try:
+            right = len(base64.urlsafe_b64decode(key)) == 32
+        except ValueError:
+            right = False
+        if not right:
+            raise ImproperlyConfigured(
+                f"Key {number} of {name} is not valid; make one with manage.py rotate_credentials --new-key"
+            )
+    return keys
 
 
 def _secret_key(data_dir: Path) -> str:
@@ -208,6 +223,8 @@ CELERY_WORKER_REDIRECT_STDOUTS = False
 GIT_TIMEOUT_SECONDS = _number("GIT_TIMEOUT_SECONDS", 30)  # without any progress
 GIT_ALLOWED_HOSTS = _list("GIT_ALLOWED_HOSTS")  # internal hosts that may be cloned from
 GIT_HTTP_PROXY = _text("GIT_HTTP_PROXY")
+# Encrypt the logins of private repositories: the first key writes, all can read.
+CREDENTIALS_KEYS = _checked_keys("CREDENTIALS_KEY", _list("CREDENTIALS_KEY"))
 LOCAL_REPOSITORY_ROOTS = [Path(p).resolve() for p in _list("LOCAL_REPOSITORY_ROOTS", str(BASE_DIR))]
 
 # How often each source is asked for new commits; 0: only webhooks and people start updates.

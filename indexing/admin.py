@@ -26,10 +26,12 @@ from indexing.audit import record
 from indexing.building import request_build
 from indexing.chunk_checks import CHECKS
 from indexing.errors import IndexingError
+from indexing.forms import AUTOMATIC, LoginFields
 from indexing.git import allowed_source
 from indexing.judging import MARKS
 from indexing.models import (
     ChunkReview,
+    Credential,
     GoldenSet,
     Index,
     Job,
@@ -39,11 +41,12 @@ from indexing.models import (
     SkippedFile,
     new_webhook_secret,
 )
-from indexing.registering import register, remove
-from indexing.sources import Source, check_ref
+from indexing.registering import register, remove, set_login
+from indexing.sources import check_ref
 from indexing.status import status_of
 
 Checked = TypeVar("Checked")
+LOGIN_FIELDS = ["access_user", "access_token", "ssh_key"]
 
 
 class AuditedAdmin(admin.ModelAdmin):
@@ -87,7 +90,7 @@ class RecordAdmin(AuditedAdmin):
         return not on_own_page and super().has_delete_permission(request, obj)
 
 
-class RepositoryForm(forms.ModelForm):
+class RepositoryForm(LoginFields, forms.ModelForm):
     source = forms.CharField(
         max_length=2000,
         label="Git URL or path",
@@ -96,7 +99,10 @@ class RepositoryForm(forms.ModelForm):
 
     class Meta:
         model = Repository
-        fields = ("name", "ref", "visibility", "golden", "golden_note", "description", "owner", "members")
+        fields = (
+            *("name", "ref", "visibility", "golden", "golden_note", "description", "owner", "members", "groups"),
+            *LOGIN_FIELDS,
+        )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # Any: Django's own signature
         super().__init__(*args, **kwargs)
@@ -105,9 +111,25 @@ class RepositoryForm(forms.ModelForm):
         elif "name" in self.fields:
             self.fields["name"].required = False
             self.fields["name"].help_text = "Empty: taken from the URL"
+            visibility = self.fields["visibility"]
+            visibility.required, visibility.initial = False, ""
+            visibility.choices = [AUTOMATIC, *Repository.Visibility.choices]  # type: ignore[attr-defined]  # a ChoiceField
+        for name in set(LOGIN_FIELDS) & set(self.fields):
+            self.fields[name].help_text = "Write-only: replaces the login that is kept"
 
-    def clean_source(self) -> Source:
-        return _or_invalid(lambda: allowed_source(self.cleaned_data["source"], from_staff=True))
+    def clean(self) -> dict[str, Any]:  # Any: Django's own signature
+        data = super().clean()
+        if "source" in data:
+            try:
+                data["source"] = allowed_source(data["source"], from_staff=True, secret=data["secret"])
+            except IndexingError as error:
+                self.add_error("source", str(error))
+        elif data["secret"] is not None and self.instance.pk:
+            try:
+                data["secret"].check_fits(self.instance.mirror.url)
+            except IndexingError as error:
+                self.add_error(None, str(error))
+        return data
 
     def clean_ref(self) -> str:
         return _or_invalid(lambda: check_ref(self.cleaned_data["ref"]))
@@ -127,7 +149,7 @@ class RepositoryAdmin(AuditedAdmin):
     list_editable = ("golden",)
     list_filter = ("golden", "visibility", ("current_index", admin.EmptyFieldListFilter))
     search_fields = ("name", "mirror__url", "description")
-    filter_horizontal = ("members",)
+    filter_horizontal = ("members", "groups")
     readonly_fields = ("mirror", "current_index", "commits_behind", "checked_at", "check_error", "created_at")
     actions = ("reindex", "make_golden", "make_ordinary", "make_set", "renew_webhook_secrets")
     list_per_page = 50
@@ -141,7 +163,8 @@ class RepositoryAdmin(AuditedAdmin):
         )
 
     def get_fields(self, request: HttpRequest, obj: Repository | None = None) -> Any:  # Any: nested lists
-        settings = ["name", "ref", "visibility", "golden", "golden_note", "description", "owner", "members"]
+        settings = ["name", "ref", "visibility", "golden", "golden_note", "description", "owner", "members", "groups"]
+        settings += LOGIN_FIELDS if self.has_change_permission(request, obj) else []
         return ["source", *settings] if obj is None else [*settings, *self.get_readonly_fields(request, obj)]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Repository | None = None) -> tuple[str, ...]:
@@ -158,8 +181,13 @@ class RepositoryAdmin(AuditedAdmin):
         )
 
     def save_model(self, request: HttpRequest, obj: Repository, form: Any, change: bool) -> None:  # Any: the form above
+        secret = form.cleaned_data.get("secret")  # the list has a form without it
         if change:
             super().save_model(request, obj, form, change)
+            if secret is not None:
+                set_login(obj, secret)
+                record(request.user, "login replaced", obj)
+                request_build(obj, user=_user(request))
             return
         repository, new = register(
             form.cleaned_data["source"],
@@ -169,6 +197,7 @@ class RepositoryAdmin(AuditedAdmin):
             ref=obj.ref,
             visibility=obj.visibility,
             golden=obj.golden,
+            secret=secret,
         )
         if new:
             repository.golden_note, repository.description = obj.golden_note, obj.description
@@ -326,6 +355,24 @@ class MirrorAdmin(RecordAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Mirror]:
         return Mirror.objects.filter(repositories__in=_visible(request)).distinct()
+
+
+@admin.register(Credential)
+class CredentialAdmin(RecordAdmin):
+    """Which logins are kept, never what they are. One goes when no repository needs it any more."""
+
+    list_display = ("origin", "kind", "username", "key_fingerprint", "owner", "created_at")
+    list_filter = ("kind",)
+    search_fields = ("origin", "owner__username")
+    list_select_related = ("owner",)
+    fields = list_display
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Credential]:
+        return Credential.objects.filter(mirrors__repositories__in=_visible(request)).distinct()
+
+    @admin.display(description="fingerprint of the public key")
+    def key_fingerprint(self, credential: Credential) -> str:
+        return credential.fingerprint if credential.kind == Credential.Kind.KEY else ""
 
 
 @admin.register(Index)

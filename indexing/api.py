@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
+from django.contrib.auth.models import Group
 from django.http import Http404, HttpRequest
 from ninja import Field, Query, Router, Schema, Status
 from pydantic import AfterValidator
@@ -17,8 +18,11 @@ from indexing import registering
 from indexing.access import Caller
 from indexing.audit import record
 from indexing.building import request_build
+from indexing.credentials import Secret, key_secret, token_secret
+from indexing.errors import InvalidLogin, InvalidSource
+from indexing.forms import choosable_groups, people_named
 from indexing.git import allowed_source
-from indexing.models import Index, Repository, SkippedFile
+from indexing.models import Credential, Index, Repository, SkippedFile
 from indexing.paging import MAX_PAGE_SIZE, PAGE_SIZE, page
 from indexing.sources import check_ref
 from indexing.status import RepositoryStatus, statuses
@@ -64,6 +68,20 @@ class StatusOut(Schema):
     current: BuildOut | None = Field(description="The build that searches use")
 
 
+class LoginOut(Schema):
+    """What is known of the login; its secret is not readable."""
+
+    kind: str = Field(description="token, key or site")
+    username: str
+    fingerprint: str = Field(description="Of an SSH key; empty for a token")
+    created_at: datetime
+
+
+class ReadersOut(Schema):
+    people: list[str] = Field(description="User names")
+    groups: list[str]
+
+
 class RepositoryOut(Schema):
     id: int
     name: str
@@ -73,6 +91,8 @@ class RepositoryOut(Schema):
     golden: bool = Field(description="Preferred in every search")
     description: str
     may_manage: bool = Field(description="Whether this token's person may change and remove it")
+    readers: ReadersOut | None = Field(None, description="Besides the owner; only for who may manage it")
+    login: LoginOut | None = Field(None, description="Only for who may manage it")
     created_at: datetime
     status: StatusOut
 
@@ -93,11 +113,22 @@ class SkippedFilePage(Schema):
     next_cursor: str
 
 
+class LoginIn(Schema, extra="forbid"):
+    """A token or an SSH key of a private repository. Kept encrypted, never given out again."""
+
+    token: str = Field("", max_length=4000)
+    user: str = Field("", max_length=100, description="For deploy tokens that have a name; else left out")
+    ssh_key: str = Field("", max_length=20_000, description="A private key without a passphrase")
+
+
 class RepositoryIn(Schema, extra="forbid"):
     source: str = Field(max_length=2000, description="Git URL; staff may name a path on the server")
     ref: str = Field("", max_length=255)
-    visibility: Repository.Visibility = Repository.Visibility.PUBLIC
+    visibility: Repository.Visibility | None = Field(
+        None, description="When left out: private with a login, else public"
+    )
     golden: bool = Field(False, description="Staff only")
+    login: LoginIn | None = None
 
 
 class RepositoryChange(Schema, extra="forbid"):
@@ -106,6 +137,9 @@ class RepositoryChange(Schema, extra="forbid"):
     visibility: Repository.Visibility | None = None
     description: Text | None = Field(None, max_length=10_000)
     golden: bool | None = Field(None, description="Staff only")
+    people: list[Text] | None = Field(None, max_length=1000, description="User names of all who read it")
+    groups: list[Text] | None = Field(None, max_length=1000, description="Names; staff choose any, others their own")
+    login: LoginIn | None = Field(None, description="Replaces the present one; `{}` removes it")
 
 
 @router.get("", response=RepositoryPage, summary="List repositories", operation_id="list_repositories")
@@ -116,7 +150,12 @@ def list_repositories(
     limit: Limit = PAGE_SIZE,
 ) -> RepositoryPage:
     caller, name = _caller(request), name.replace("\0", "")
-    readable = Repository.objects.visible_to(caller.principal).select_related("mirror").filter(name__icontains=name)
+    readable = (
+        Repository.objects.visible_to(caller.principal)
+        .filter(name__icontains=name)
+        .select_related("mirror__credential")
+        .prefetch_related("members", "groups")
+    )
     rows, next_cursor = page(readable, cursor, limit)
     return RepositoryPage(items=[_repository_out(row, caller) for row in statuses(rows)], next_cursor=next_cursor)
 
@@ -130,14 +169,17 @@ def list_repositories(
 def add_repository(request: HttpRequest, body: RepositoryIn) -> Status[RepositoryOut]:
     """201 when it is new. A source and ref that is here already is brought up to date and answered with 200."""
     caller = _caller(request)
+    secret = _secret(body.login)
     repository, created = registering.register(
-        allowed_source(body.source, from_staff=caller.is_staff),
+        allowed_source(body.source, from_staff=caller.is_staff, secret=secret),
         owner=caller.user,
         principal=caller.principal,
         ref=check_ref(body.ref),
-        visibility=body.visibility,
+        visibility=body.visibility or "",
         golden=body.golden and caller.is_staff,
+        secret=secret,
     )
+    record(caller.user, "repository added" if created else "repository asked for again", repository)
     request_build(repository, user=caller.user)
     (row,) = statuses([repository])
     return Status(201 if created else 200, _repository_out(row, caller))
@@ -154,13 +196,28 @@ def get_repository(request: HttpRequest, repository_id: int) -> RepositoryOut:
 )
 def update_repository(request: HttpRequest, repository_id: int, body: RepositoryChange) -> RepositoryOut:
     caller, repository = _caller(request), _managed(request, repository_id)
-    changes = body.dict(exclude_none=True)
-    if not caller.is_staff:
-        changes.pop("golden", None)
+    people = people_named(body.people) if body.people is not None else None
+    groups = _groups(caller, body.groups) if body.groups is not None else None
+    if body.login is not None:
+        registering.set_login(repository, _secret(body.login))
+        record(caller.user, "login changed", repository)
+        request_build(repository, user=caller.user)
+    fields = {"description", "golden"} if caller.is_staff else {"description"}
+    changes = body.dict(exclude_none=True, include=fields)
     for name, value in changes.items():
         setattr(repository, name, value)
     repository.save(update_fields=list(changes))
-    record(caller.user, "repository changed", repository, ", ".join(changes))
+    readers = registering.set_readers(
+        repository,
+        visibility=body.visibility,
+        people=people,
+        groups=groups,
+        choosable=choosable_groups(caller.user),
+    )
+    if changes:
+        record(caller.user, "repository changed", repository, ", ".join(changes))
+    if readers:
+        record(caller.user, "readers changed", repository, readers)
     (row,) = statuses([repository])
     return _repository_out(row, caller)
 
@@ -214,8 +271,25 @@ def skipped_files(
     return SkippedFilePage(items=items, next_cursor=next_cursor)
 
 
+def _secret(login: LoginIn | None) -> Secret | None:
+    """None for an empty login. Raises InvalidLogin."""
+    if login is None or not (login.token or login.ssh_key):
+        return None
+    if login.token and login.ssh_key:
+        raise InvalidLogin("Give `token` or `ssh_key`, not both.")
+    return token_secret(login.token, login.user) if login.token else key_secret(login.ssh_key)
+
+
+def _groups(caller: Caller, names: list[str]) -> list[Group]:
+    found = list(choosable_groups(caller.user).filter(name__in=names))
+    if unknown := sorted(set(names) - {group.name for group in found}):
+        raise InvalidSource(f"There is no group {', '.join(unknown[:5])} that you may choose.")
+    return found
+
+
 def _repository_out(row: RepositoryStatus, caller: Caller) -> RepositoryOut:
     repository = row.repository
+    managed = _may_manage(caller, repository)
     return RepositoryOut(
         id=repository.pk,
         name=repository.name,
@@ -224,10 +298,24 @@ def _repository_out(row: RepositoryStatus, caller: Caller) -> RepositoryOut:
         visibility=repository.visibility,
         golden=repository.golden,
         description=repository.description,
-        may_manage=_may_manage(caller, repository),
+        may_manage=managed,
+        readers=_readers_out(repository) if managed else None,
+        login=_login_out(repository.mirror.credential) if managed else None,
         created_at=repository.created_at,
         status=_status_out(row),
     )
+
+
+def _readers_out(repository: Repository) -> ReadersOut:
+    people = sorted(person.get_username() for person in repository.members.all())
+    return ReadersOut(people=people, groups=sorted(group.name for group in repository.groups.all()))
+
+
+def _login_out(row: Credential | None) -> LoginOut | None:
+    if row is None:
+        return None
+    fingerprint = row.fingerprint if row.kind == Credential.Kind.KEY else ""
+    return LoginOut(kind=row.kind, username=row.username, fingerprint=fingerprint, created_at=row.created_at)
 
 
 def _status_out(row: RepositoryStatus) -> StatusOut:

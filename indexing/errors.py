@@ -3,6 +3,7 @@
 IndexingError                     base: its text is a whole sentence that may be shown to people
 |-- GitError                      a Git command failed
 |   |-- InvalidSource             URL, path or ref refused before Git ran
+|   |-- InvalidLogin              a token or key that cannot be used or kept, or not for this address
 |   |-- UnreachableSource         host did not answer, or answered "not found" or "authentication needed"
 |   |-- NotARepository            the path or URL is not a Git repository
 |   |-- UnknownRef                the ref does not exist in the repository
@@ -32,6 +33,10 @@ class GitError(IndexingError):
 
 
 class InvalidSource(GitError):
+    pass
+
+
+class InvalidLogin(GitError):
     pass
 
 

@@ -1,35 +1,78 @@
-"""The form that adds a repository. Refuses sources before Git sees them; connects to nothing."""
+"""The forms that add a repository and that change who reads it and with which login it is fetched.
+
+Refuses sources before Git sees them; connects to nothing. What is typed as a login is never shown again.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import Any
 
 from django import forms
+from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
 
-from indexing.errors import InvalidSource
+from indexing.credentials import NO_KEY, Secret, can_keep, key_secret, token_secret
+from indexing.errors import GitError, InvalidSource
 from indexing.git import allowed_source
 from indexing.models import Repository
-from indexing.sources import NO_SOURCE, Source, check_ref
+from indexing.sources import NO_SOURCE, check_ref
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
+AUTOMATIC = ("", "everyone who can sign in; only you when it needs a login")
 
 
-class AddRepositoryForm(forms.Form):
+class HiddenText(forms.Textarea):
+    """A text of several lines that is not sent back."""
+
+    def format_value(self, value: Any) -> str:  # Any: Django's own signature
+        return ""
+
+
+class LoginFields(forms.Form):
+    """Write-only: a form that is shown again shows none of it. `cleaned_data["secret"]` is a Secret or None."""
+
+    access_user = forms.CharField(max_length=100, required=False)
+    access_token = forms.CharField(max_length=4000, required=False, widget=forms.PasswordInput)
+    ssh_key = forms.CharField(max_length=20_000, required=False, strip=False, widget=HiddenText)
+
+    def clean(self) -> dict[str, Any]:  # Any: Django's own signature
+        data = super().clean() or self.cleaned_data
+        data["secret"] = self._secret(data.get("access_token", ""), data.get("ssh_key", "").strip())
+        return data
+
+    def _secret(self, token: str, key: str) -> Secret | None:
+        if not token and not key:
+            return None
+        try:
+            if not can_keep():
+                raise InvalidSource(NO_KEY)
+            if token and key:
+                raise InvalidSource("Give an access token or an SSH key, not both.")
+            return token_secret(token, self.cleaned_data.get("access_user", "")) if token else key_secret(key)
+        except GitError as error:
+            self.add_error("access_token" if token else "ssh_key", str(error))
+        return None
+
+
+class AddRepositoryForm(LoginFields):
     source = forms.CharField(max_length=2000, error_messages={"required": NO_SOURCE})
     ref = forms.CharField(max_length=255, required=False)
-    visibility = forms.ChoiceField(choices=Repository.Visibility.choices, initial=Repository.Visibility.PUBLIC)
+    visibility = forms.ChoiceField(choices=[AUTOMATIC, *Repository.Visibility.choices], required=False)
     golden = forms.BooleanField(required=False)
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:  # Any: Django's own signature
         super().__init__(*args, **kwargs)
         self.user = user
 
-    def clean_source(self) -> Source:
-        try:
-            return allowed_source(self.cleaned_data["source"], from_staff=self.user.is_staff)
-        except InvalidSource as error:
-            raise forms.ValidationError(str(error)) from error
+    def clean(self) -> dict[str, Any]:  # Any: Django's own signature
+        """The source is checked last, because which addresses are allowed depends on the login."""
+        data = super().clean()
+        if "source" in data:
+            try:
+                data["source"] = allowed_source(data["source"], from_staff=self.user.is_staff, secret=data["secret"])
+            except GitError as error:
+                self.add_error("source", str(error))
+        return data
 
     def clean_ref(self) -> str:
         ref: str = self.cleaned_data["ref"].strip()
@@ -41,3 +84,36 @@ class AddRepositoryForm(forms.Form):
     def clean_golden(self) -> bool:
         """Golden repositories are preferred for everyone, so only staff choose them."""
         return bool(self.cleaned_data["golden"]) and self.user.is_staff
+
+
+class RepositorySettingsForm(LoginFields):
+    """Who reads a repository, and how it is fetched. An editor chooses among all groups as staff, else among theirs."""
+
+    visibility = forms.ChoiceField(choices=Repository.Visibility.choices)
+    people = forms.CharField(max_length=20_000, required=False)
+    groups = forms.ModelMultipleChoiceField(queryset=Group.objects.none(), required=False)
+    login = forms.ChoiceField(choices=[("keep", "keep"), ("replace", "replace"), ("remove", "remove")], required=False)
+
+    def __init__(self, *args: Any, editor: User, **kwargs: Any) -> None:  # Any: Django's own signature
+        super().__init__(*args, **kwargs)
+        self.fields["groups"].queryset = choosable_groups(editor)  # type: ignore[attr-defined]
+
+    def clean_people(self) -> list[User]:
+        try:
+            return people_named(re.split(r"[\s,]+", self.cleaned_data["people"].strip()))
+        except InvalidSource as error:
+            raise forms.ValidationError(str(error)) from error
+
+
+def choosable_groups(editor: User) -> QuerySet[Group]:
+    groups = Group.objects.order_by("name")
+    return groups if editor.is_staff else groups.filter(user=editor)
+
+
+def people_named(names: list[str]) -> list[User]:
+    """Raises InvalidSource for a name that nobody has."""
+    wanted = {name.removeprefix("@") for name in names} - {""}
+    found = list(User.objects.filter(username__in=wanted, is_active=True).order_by("username"))
+    if unknown := sorted(wanted - {person.username for person in found}):
+        raise InvalidSource(f"Nobody here is called {', '.join(unknown[:5])}.")
+    return found

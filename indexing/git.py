@@ -22,7 +22,16 @@ from typing import IO, Self
 from django.utils import timezone
 from filelock import FileLock, Timeout
 
-from indexing.errors import EmptyRepository, GitError, MissingObject, NotARepository, UnknownRef, UnreachableSource
+from indexing.credentials import Secret, secret_of
+from indexing.errors import (
+    EmptyRepository,
+    GitError,
+    InvalidSource,
+    MissingObject,
+    NotARepository,
+    UnknownRef,
+    UnreachableSource,
+)
 from indexing.git_process import DamagedMirror, Progress, Remote, git, running
 from indexing.hosting import hosting_url
 from indexing.models import Mirror
@@ -90,25 +99,34 @@ class TreeChange:
     entry: TreeEntry | None
 
 
-def allowed_source(text: str, *, from_staff: bool) -> Source:
+def allowed_source(text: str, *, from_staff: bool, secret: Secret | None = None) -> Source:
     """What a person typed, when this server may connect to it. Looks names up and connects to nothing.
 
-    A host without an address is let through: its build says so, and can be retried. Raises InvalidSource.
+    Without a key of their own, only staff name SSH addresses: the server's key may read more than the person may.
+    A host without an address is let through: its build says so, and can be retried.
+    Raises InvalidSource or InvalidLogin.
     """
     source = parse_source(text, from_staff=from_staff)
+    if source.url.startswith("ssh:") and secret is None and not from_staff:
+        raise InvalidSource(
+            "An SSH address needs an SSH key that may read it. Give one under the login for a private repository, "
+            "or type the https address of a public one."
+        )
+    if secret is not None and source.kind == Mirror.Kind.LOCAL:
+        raise InvalidSource("A path on this server is read without a login. Leave the login empty.")
     with suppress(UnreachableSource):
-        Remote.of(source.kind, source.url)
+        Remote.of(source.kind, source.url, secret)
     return source
 
 
-def probe(source: Source, ref: str = "") -> str:
+def probe(source: Source, ref: str = "", secret: Secret | None = None) -> str:
     """Ask the source for its default branch ("" while it has no commit) and whether `ref` exists.
 
     A commit cannot be asked for; `resolve` finds it after the fetch.
     Raises UnreachableSource, NotARepository, UnknownRef or InvalidSource.
     """
     ref = check_ref(ref)
-    remote = Remote.of(source.kind, source.url)
+    remote = Remote.of(source.kind, source.url, secret)
     default_branch, _ = _remote_head(remote, None)
     if ref and not _ABBREVIATED_COMMIT.fullmatch(ref):
         names = (f"refs/heads/{ref}", f"refs/tags/{ref}", ref)
@@ -129,7 +147,7 @@ def remote_commit(mirror: Mirror, ref: str) -> str:
         names = (f"refs/heads/{ref}", f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}")
     else:
         names = ("HEAD", f"refs/heads/{mirror.default_branch or _LIKELY_BRANCHES[0]}")
-    lines = _list_refs(Remote.of(mirror.kind, mirror.url), names, None)
+    lines = _list_refs(_remote(mirror), names, None)
     commits = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
     return next((commits[name] for name in names if _OBJECT_ID.fullmatch(commits.get(name, ""))), "")
 
@@ -151,7 +169,7 @@ def remake_mirror(mirror: Mirror, *, on_progress: Progress | None = None) -> Non
 def _update(mirror: Mirror, on_progress: Progress | None, *, anew: bool) -> None:
     try:
         with _locked(mirror.path, on_progress):
-            remote = Remote.of(mirror.kind, mirror.url)
+            remote = _remote(mirror)
             default_branch, detached = _remote_head(remote, on_progress)
             if anew or not _fetched(remote, mirror.path, detached, on_progress):
                 _clone(remote, mirror.path, detached, on_progress)
@@ -163,6 +181,10 @@ def _update(mirror: Mirror, on_progress: Progress | None, *, anew: bool) -> None
     mirror.default_branch = default_branch
     mirror.fetched_at = timezone.now()
     mirror.save(update_fields=["default_branch", "fetched_at", "size_bytes"])
+
+
+def _remote(mirror: Mirror) -> Remote:
+    return Remote.of(mirror.kind, mirror.url, secret_of(mirror))
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """Git as a subprocess: the hardened command line, the pinned connection, the watched run, and what its errors mean.
 
 Sources are hostile. Every command runs without the user's and the system's configuration, without hooks, prompts,
-credential helpers, redirects or helper transports, and connections go to the address that was checked. A command
+credential helpers, redirects or helper transports, and connections go to the address that was checked. A secret gets
+to Git through a pipe (token) or a file that nobody else may read (SSH key), never in an argument, a variable or a
+configuration, and is taken out of whatever Git says. A command
 that talks to a source is killed, with everything it started, when it is silent for GIT_TIMEOUT_SECONDS.
 Callers put text from outside behind `--` or inside a full ref name.
 """
@@ -17,15 +19,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from indexing.credentials import Secret
 from indexing.errors import GitError, InvalidSource, NotARepository, UnknownRef, UnreachableSource
-from indexing.models import Mirror
+from indexing.models import Credential, Mirror
 from indexing.network import public_addresses
 
 Progress = Callable[[str], None]
@@ -42,6 +45,7 @@ _CONFIG = {
     "safe.directory": "*",
 }
 _KEPT_VARIABLES = ("PATH", "TMPDIR", "SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
+_ASKPASS = Path(__file__).with_name("askpass.sh")
 _DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
 _LOCAL_TIMEOUT_SECONDS = 600  # for commands that only read the mirror: a bound, not an expectation
 _MAX_OUTPUT_BYTES = 64 * 1024 * 1024  # a host could list refs without end
@@ -63,6 +67,14 @@ class WrongAddress(UnreachableSource):
     """The host answered "not here"; web servers that insist on `.git` do so."""
 
 
+_ASKS_FOR_LOGIN = (
+    "{host} asks for a login: {url} does not exist or is private. For a private repository give an access token or an "
+    "SSH key (deploy key) that may read it."
+)
+_REFUSES_LOGIN = (
+    "{host} did not accept the login kept for {url}: it ended, was revoked, or may not read this repository. "
+    "Enter another one in the settings of the repository."
+)
 # What the last words of Git stand for; first match wins. {url}, {host} and {seconds} are filled in.
 _ERRORS: tuple[tuple[str, type[GitError], str], ...] = (
     (r"No space left on device|Disk quota exceeded", GitError, "The disk is full. Free some space, then retry."),
@@ -74,14 +86,13 @@ _ERRORS: tuple[tuple[str, type[GitError], str], ...] = (
     (
         r"returned error: 404|repository '.*' not found",
         WrongAddress,
-        "{host} says that {url} does not exist. Check the spelling; a private repository needs its SSH URL.",
+        "{host} says that {url} does not exist. Check the spelling; a private repository needs a login.",
     ),
     (
         r"could not read (Username|Password)|Authentication failed|returned error: 40[13]|terminal prompts disabled"
         r"|Permission denied \(|Repository not found|Access denied",
         UnreachableSource,
-        "{host} asks for a login: {url} does not exist or is private. For a private repository use its SSH URL and "
-        "give this server's key read access (deploy key).",
+        _ASKS_FOR_LOGIN,
     ),
     (
         r"Permission denied",
@@ -141,6 +152,43 @@ _ERRORS: tuple[tuple[str, type[GitError], str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
+class _Login:
+    """What a command gets besides its arguments so that it can prove who it is."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+    descriptors: tuple[int, ...] = ()
+
+
+@contextmanager
+def _token_in_pipe(secret: Secret, url: str) -> Iterator[_Login]:
+    """Git runs askpass.sh, which takes the answers out of a pipe that only this command inherits."""
+    reader, writer = os.pipe()
+    try:
+        with os.fdopen(writer, "w") as answers:  # a pipe holds 64 KiB, so this waits for nobody
+            answers.write(f"{secret.username}\n{secret.text}\n")
+        scheme, host = urlsplit(url)[:2]
+        asked = {"ASKPASS_FD": str(reader), "ASKPASS_SCHEME": scheme, "ASKPASS_HOST": host}
+        yield _Login({"GIT_ASKPASS": str(_ASKPASS), **asked}, (reader,))
+    finally:
+        os.close(reader)
+
+
+@contextmanager
+def _key_in_file(secret: Secret, ssh_command: str) -> Iterator[_Login]:
+    """SSH reads keys from files only: one of mode 0600 in a folder of mode 0700, for as long as the command runs.
+
+    The user's configuration, agent and own keys are left out, or somebody with any key could use the server's.
+    """
+    with tempfile.TemporaryDirectory(prefix="git-key-") as folder:
+        key = Path(folder) / "key"
+        with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secret.text)
+        options = ("IdentitiesOnly=yes", "IdentityAgent=none", "PreferredAuthentications=publickey")
+        chosen = ["-F", os.devnull, "-i", str(key), *(part for option in options for part in ("-o", option))]
+        yield _Login({"GIT_SSH_COMMAND": f"{ssh_command} {shlex.join(chosen)}", "SSH_AUTH_SOCK": ""})
+
+
+@dataclass(frozen=True, slots=True)
 class Remote:
     """How to reach a source: its URL, and the configuration and environment that pin the connection."""
 
@@ -148,14 +196,19 @@ class Remote:
     host: str
     config: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
+    secret: Secret | None = None
 
     @classmethod
-    def of(cls, kind: str, url: str) -> Remote:
+    def of(cls, kind: str, url: str, secret: Secret | None = None) -> Remote:
         """Checks the source again, because names and links may have changed since it was added.
 
-        Raises UnreachableSource or InvalidSource.
+        Raises UnreachableSource, InvalidSource or InvalidLogin.
         """
-        return cls._local(url) if kind == Mirror.Kind.LOCAL else cls._hosted(url)
+        if kind == Mirror.Kind.LOCAL:
+            return cls._local(url)
+        if secret is not None:
+            secret.check_fits(url)
+        return replace(cls._hosted(url), secret=secret)
 
     @classmethod
     def _local(cls, url: str) -> Remote:
@@ -219,12 +272,21 @@ class Remote:
             return bool(packets.read(1))
 
     def _watched(self, command: list[str], report: Progress | None) -> bytes:
-        with _process_group(command, _environment() | self.environment) as process:
-            output, errors = self._drain(process, report)
-            code = process.wait()
+        with self._login() as login:
+            environment = _environment() | self.environment | login.environment
+            with _process_group(command, environment, login.descriptors) as process:
+                output, errors = self._drain(process, report)
+                code = process.wait()
         if code:
             raise self._error(errors)
         return output
+
+    def _login(self) -> AbstractContextManager[_Login]:
+        if self.secret is None:
+            return nullcontext(_Login())
+        if self.secret.kind == Credential.Kind.KEY:
+            return _key_in_file(self.secret, self.environment["GIT_SSH_COMMAND"])
+        return _token_in_pipe(self.secret, self.url)
 
     def _drain(self, process: subprocess.Popen[bytes], report: Progress | None) -> tuple[bytes, bytes]:
         """Read both pipes until they close; raises UnreachableSource after too long a silence."""
@@ -268,8 +330,13 @@ class Remote:
         own = " ".join(line for line in lines if not line.startswith("remote:"))
         for pattern, kind, sentence in _ERRORS:
             if re.search(pattern, own):
+                if self.secret is not None and sentence is _ASKS_FOR_LOGIN:
+                    sentence = _REFUSES_LOGIN
                 return kind(sentence.format(url=self.url, host=self.host))
-        return GitError(f"Git could not read {self.url}: {_last_words(lines)}")
+        words = _last_words(lines)
+        if self.secret is not None:
+            words = words.replace(self.secret.text, "•••")
+        return GitError(f"Git could not read {self.url}: {words}")
 
 
 def git(mirror_path: Path | None, *arguments: str | bytes, check: bool = True) -> subprocess.CompletedProcess[bytes]:
@@ -298,9 +365,12 @@ def running(mirror_path: Path, *arguments: str | bytes) -> Iterator[subprocess.P
 
 
 @contextmanager
-def _process_group(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def _process_group(
+    command: list[str], environment: dict[str, str], descriptors: tuple[int, ...]
+) -> Iterator[subprocess.Popen[bytes]]:
     """Git starts helpers (git-remote-https, ssh, index-pack); killing the group ends them all."""
-    with _started(command, environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    pipes = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with _started(command, environment, **pipes, descriptors=descriptors) as process:
         try:
             yield process
         finally:
@@ -309,7 +379,12 @@ def _process_group(command: list[str], environment: dict[str, str]) -> Iterator[
 
 
 def _started(
-    command: Sequence[str | bytes], environment: dict[str, str], *, stdin: int, stderr: int
+    command: Sequence[str | bytes],
+    environment: dict[str, str],
+    *,
+    stdin: int,
+    stderr: int,
+    descriptors: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -318,6 +393,7 @@ def _started(
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
+            pass_fds=descriptors,
             start_new_session=True,
             bufsize=_PIPE_BUFFER_BYTES,
         )

@@ -18,19 +18,61 @@ def new_webhook_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
+class Credential(models.Model):
+    """A login for a hosting site. It is only ever used for its own origin, and only its ciphertext is stored."""
+
+    class Kind(models.TextChoices):
+        TOKEN = "token", "access token"
+        KEY = "key", "SSH key"
+        SITE = "site", "token of the settings"
+
+    kind = models.CharField(max_length=5, choices=Kind)
+    origin = models.CharField(max_length=300, help_text="Scheme, host and port; the secret goes nowhere else")
+    username = models.CharField(max_length=100, blank=True)
+    sealed = models.TextField(blank=True, help_text="Encrypted with the first key of CREDENTIALS_KEY")
+    fingerprint = models.CharField(
+        max_length=64, blank=True, help_text="Of the public key, or a keyed hash of the token"
+    )
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="git_credentials"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "kind", "origin", "username", "fingerprint"],
+                name="one_credential_per_secret_of_a_person",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()} for {self.origin}"
+
+
 class Mirror(models.Model):
-    """One bare clone per URL, shared by every repository (ref) that reads it."""
+    """One bare clone per URL and login, shared by every repository (ref) that reads it.
+
+    What was fetched with a login is never shared with a repository that was added without it, or with another one.
+    """
 
     class Kind(models.TextChoices):
         REMOTE = "remote", "Git URL"
         LOCAL = "local", "local path"
 
-    url = models.CharField(max_length=2000, unique=True, help_text="Normalised, never with credentials")
+    url = models.CharField(max_length=2000, help_text="Normalised, never with credentials")
+    credential = models.ForeignKey(Credential, null=True, blank=True, on_delete=models.PROTECT, related_name="mirrors")
     kind = models.CharField(max_length=8, choices=Kind, default=Kind.REMOTE)
     default_branch = models.CharField(max_length=255, blank=True)
     size_bytes = models.BigIntegerField(default=0)
     fetched_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["url"], condition=Q(credential=None), name="one_open_mirror_per_url"),
+            models.UniqueConstraint(fields=["url", "credential"], name="one_mirror_per_login"),
+        ]
 
     def __str__(self) -> str:
         return self.url
@@ -52,6 +94,11 @@ class RepositoryQuerySet(models.QuerySet["Repository"]):
                 Q(visibility=Repository.Visibility.PUBLIC)
                 | Q(owner_id=principal.user_id)
                 | Q(pk__in=Repository.members.through.objects.filter(user_id=principal.user_id).values("repository_id"))
+                | Q(
+                    pk__in=Repository.groups.through.objects.filter(group__user=principal.user_id).values(
+                        "repository_id"
+                    )
+                )
             )
         if principal.repository_ids is not None:
             visible = visible.filter(pk__in=principal.repository_ids)
@@ -67,7 +114,7 @@ class Repository(models.Model):
 
     class Visibility(models.TextChoices):
         PUBLIC = "public", "everyone who can sign in"
-        PRIVATE = "private", "owner and members"
+        PRIVATE = "private", "its owner, and people and groups that are chosen"
 
     mirror = models.ForeignKey(Mirror, on_delete=models.PROTECT, related_name="repositories")
     # Not unique: a number behind a name would tell of a repository that its reader may not know of.
@@ -82,6 +129,7 @@ class Repository(models.Model):
         related_name="repositories",
     )
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, blank=True, related_name="member_repositories")
+    groups = models.ManyToManyField("auth.Group", blank=True, related_name="readable_repositories")
     golden = models.BooleanField(default=False, help_text="Preferred in every search")
     golden_note = models.CharField(max_length=300, blank=True)
     description = models.TextField(blank=True)

@@ -109,7 +109,7 @@ def _parse_url(text: str) -> Source:
     if parts.password is not None or (parts.username is not None and scheme != "ssh"):
         raise InvalidSource(
             "User names, passwords and tokens do not belong into URLs: they would be stored and shown. "
-            "For a private repository use its SSH URL and give this server's key read access (deploy key)."
+            "Type the URL without them, and give the token under the login for a private repository."
         )
     user = _checked_user(parts.username)
     netloc = (

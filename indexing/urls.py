@@ -15,5 +15,6 @@ urlpatterns = [
     path("<int:repository_id>/update/", views.update_repository, name="update_repository"),
     path("<int:repository_id>/stop/", views.stop_build, name="stop_build"),
     path("<int:repository_id>/golden/", views.set_golden, name="set_golden"),
+    path("<int:repository_id>/settings/", views.repository_settings, name="repository_settings"),
     path("<int:repository_id>/delete/", views.delete_repository, name="delete_repository"),
 ]

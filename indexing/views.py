@@ -15,15 +15,16 @@ from django.db.models import Count, Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from indexing import git, registering
 from indexing.access import Principal
 from indexing.audit import record
 from indexing.building import request_build
 from indexing.errors import IndexingError
-from indexing.forms import AddRepositoryForm
+from indexing.forms import AddRepositoryForm, RepositorySettingsForm, choosable_groups
 from indexing.models import Index, Job, Mirror, Repository, RepositoryQuerySet
+from indexing.sources import Source
 from indexing.status import RepositoryStatus, statuses
 from indexing.walking import SkipReason
 
@@ -59,7 +60,9 @@ def add_repository(request: HttpRequest) -> HttpResponse:
         ref=form.cleaned_data["ref"],
         visibility=form.cleaned_data["visibility"],
         golden=form.cleaned_data["golden"],
+        secret=form.cleaned_data["secret"],
     )
+    record(request.user, "repository added" if created else "repository asked for again", repository)
     request_build(repository)
     outcome = "was added" if created else "is here already and is updated"
     messages.success(request, f"{repository.name} {outcome}.")
@@ -72,9 +75,10 @@ def probe(request: HttpRequest) -> HttpResponse:
     form = AddRepositoryForm(request.POST, user=_user(request))
     form.is_valid()
     context: dict[str, Any] = {"errors": form.errors.get("source")}
-    if "source" in form.cleaned_data:
+    if isinstance(form.cleaned_data.get("source"), Source):
         try:
-            context["branch"] = git.probe(form.cleaned_data["source"], form.cleaned_data.get("ref", ""))
+            data = form.cleaned_data
+            context["branch"] = git.probe(data["source"], data.get("ref", ""), data["secret"])
         except IndexingError as error:
             context["errors"] = [str(error)]
     return render(request, "repositories.html#hint", context)
@@ -118,6 +122,61 @@ def set_golden(request: HttpRequest, repository_id: int) -> HttpResponse:
     repository.save(update_fields=["golden"])
     record(request.user, f"repository made {'golden' if repository.golden else 'not golden'}", repository)
     return _row(request, repository)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def repository_settings(request: HttpRequest, repository_id: int) -> HttpResponse:
+    """Who may read it, and with which login it is fetched."""
+    repository = _managed(request, repository_id)
+    if request.method != "POST":
+        return _settings_page(
+            request, repository, RepositorySettingsForm(_settings_of(repository), editor=_user(request))
+        )
+    form = RepositorySettingsForm(request.POST, editor=_user(request))
+    if not form.is_valid() or not _save_settings(request, repository, form):
+        return _settings_page(request, repository, form, status=422)
+    messages.success(request, f"The settings of {repository.name} were saved.")
+    return redirect(f"{_list_url()}#repository-{repository.pk}")
+
+
+def _settings_of(repository: Repository) -> dict[str, Any]:  # Any: a form's data
+    return {
+        "visibility": repository.visibility,
+        "people": ", ".join(repository.members.order_by("username").values_list("username", flat=True)),
+        "groups": list(repository.groups.values_list("pk", flat=True)),
+    }
+
+
+def _save_settings(request: HttpRequest, repository: Repository, form: RepositorySettingsForm) -> bool:
+    """False, with the reason in the form, when the login does not fit the address."""
+    data = form.cleaned_data
+    replaced, removed = data["secret"] is not None, data["login"] == "remove"
+    if replaced or removed:
+        try:
+            registering.set_login(repository, data["secret"])
+        except IndexingError as error:
+            form.add_error(None, str(error))
+            return False
+        record(request.user, "login replaced" if replaced else "login removed", repository)
+        request_build(repository)
+    changed = registering.set_readers(
+        repository,
+        visibility=data["visibility"],
+        people=data["people"],
+        groups=data["groups"],
+        choosable=choosable_groups(_user(request)),
+    )
+    if changed:
+        record(request.user, "readers changed", repository, changed)
+    return True
+
+
+def _settings_page(
+    request: HttpRequest, repository: Repository, form: RepositorySettingsForm, status: int = 200
+) -> HttpResponse:
+    others = repository.groups.exclude(pk__in=choosable_groups(_user(request)))
+    context = {"repository": repository, "form": form, "login": repository.mirror.credential, "other_groups": others}
+    return render(request, "repository_settings.html", context, status=status)
 
 
 @require_POST

@@ -85,6 +85,7 @@ PAGES = {
     "update_repository": ("readers", "POST", ""),
     "stop_build": ("owner", "POST", ""),
     "set_golden": ("staff", "POST", ""),
+    "repository_settings": ("owner", "GET", ""),
     "delete_repository": ("owner", "POST", ""),
     "dashboard": ("staff", "GET", ""),
     "evaluation": ("staff", "GET", ""),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import User
-from pytest_django import DjangoAssertNumQueries
+from django.contrib.auth.models import Group, User
+from pytest_django import DjangoAssertNumQueries, Settings
 
-from indexing.models import Index, Job, Repository, SkippedFile
+from indexing.credentials import secret_of, token_secret
+from indexing.models import AuditEvent, Index, Job, Repository, SkippedFile
 from tests.assistant.api_client import ApiClient
 from tests.factories import make_index, make_repo, make_repository
 
@@ -40,7 +41,8 @@ def test_it_asks_the_database_the_same_number_of_questions_for_any_number_of_row
     for _ in range(4):
         make_index(current=True)
     api.get("/repositories")
-    with django_assert_num_queries(8):  # token, its use, its count in a transaction, rows, newest builds, builds
+    # Token, its use, its count in a transaction, rows, their people and groups, newest builds, builds.
+    with django_assert_num_queries(10):
         api.get("/repositories")
 
 
@@ -116,3 +118,42 @@ def test_it_tells_how_a_repository_stands_and_what_was_skipped(api: ApiClient) -
     assert api.get(f"/repositories/{index.repository_id}/status").json()["label"] == "Up to date"
     files = api.get(f"/repositories/{index.repository_id}/skipped-files").json()["items"]
     assert files == [{"path": "logo.png", "reason": "binary", "detail": ""}]
+
+
+def test_it_gives_a_repository_to_people_and_groups(api: ApiClient, user: User, other_user: User) -> None:
+    mine, own, foreign = make_repository(owner=user, visibility="private"), *map(_group, ("own", "foreign"))
+    user.groups.add(own)
+    mine.groups.add(foreign)
+    changed = api.patch(f"/repositories/{mine.pk}", {"people": ["other_user"], "groups": ["own"]}).json()
+    assert changed["readers"] == {"people": ["other_user"], "groups": ["foreign", "own"]}
+    assert AuditEvent.objects.get().detail == "+other_user, +own"
+    assert api.patch(f"/repositories/{mine.pk}", {"groups": ["foreign"]}).status_code == 422
+    assert api.patch(f"/repositories/{mine.pk}", {"people": ["nobody"]}).status_code == 422
+    assert set(mine.groups.all()) == {own, foreign}
+    api.patch(f"/repositories/{mine.pk}", {"people": [], "groups": []})
+    assert (set(mine.members.all()), set(mine.groups.all())) == (set(), {foreign})
+
+
+def _group(name: str) -> Group:
+    return Group.objects.create(name=name)
+
+
+def test_it_shows_readers_and_login_only_to_who_manages_a_repository(api: ApiClient, other_user: User) -> None:
+    theirs = make_repository(owner=other_user)
+    shown = api.get(f"/repositories/{theirs.pk}").json()
+    assert (shown["may_manage"], shown["readers"], shown["login"]) == (False, None, None)
+
+
+def test_it_keeps_a_login_and_gives_it_out_to_nobody(api: ApiClient, settings: Settings) -> None:
+    settings.CREDENTIALS_KEYS = ["x" * 42 + "0="]
+    made = api.post("/repositories", {"source": "https://github.com/a/b", "login": {"token": "only-for-tests"}})
+    assert made.status_code == 201
+    repository = Repository.objects.get()
+    assert secret_of(repository.mirror) == token_secret("only-for-tests")
+    assert made.json()["visibility"] == "private"
+    assert made.json()["login"].items() >= {"kind": "token", "username": "git", "fingerprint": ""}.items()
+    assert "only-for-tests" not in made.content.decode()
+    wrong = api.patch(f"/repositories/{repository.pk}", {"login": {"token": "a b c only-for-tests"}})
+    assert wrong.status_code == 422
+    assert "only-for-tests" not in wrong.content.decode()
+    assert api.patch(f"/repositories/{repository.pk}", {"login": {}}).json()["login"] is None
