@@ -30,10 +30,16 @@ app.autodiscover_tasks()
 
 
 def _start_loops(**_signal: object) -> None:
+    from assistant.tasks import recover_answers
     from indexing.refreshing import refresh_due
     from indexing.tasks import recover_jobs
 
-    for work, seconds in ((recover_jobs, RECOVERY_SECONDS), (refresh_due, REFRESH_SECONDS)):
+    loops: tuple[tuple[Callable[[], object], float], ...] = (
+        (recover_jobs, RECOVERY_SECONDS),
+        (recover_answers, RECOVERY_SECONDS),
+        (refresh_due, REFRESH_SECONDS),
+    )
+    for work, seconds in loops:
         threading.Thread(target=_repeat, args=(work, seconds), daemon=True).start()
 
 

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
-from assistant import conversations
+from assistant import conversations, slack
 from assistant.models import Conversation
 from indexing import llm
 from indexing.access import Principal
@@ -31,6 +31,7 @@ def interface(request: HttpRequest) -> dict[str, Any]:  # Any: a template contex
         "theme": theme if theme in THEMES else "",
         "sidebar_conversations": SimpleLazyObject(lambda: conversation_groups(request, "")),
         "sidebar_repositories": SimpleLazyObject(lambda: _repositories(request)),
+        "slack_configured": slack.configured(),
         "model_place": SimpleLazyObject(lambda: llm.model_place() if llm.configured() else None),
     }
 

@@ -98,7 +98,17 @@ def principal_of(conversation: Conversation) -> Principal:
     """Who its answers read as: its owner, no further than the token it was begun with."""
     if conversation.token is not None:
         return tokens.principal_of(conversation.token)
-    return Principal.of_user(conversation.owner)
+    return principal_for(conversation.owner, for_everyone=conversation.for_everyone)
+
+
+def principal_for(user: User, *, for_everyone: bool) -> Principal:
+    """What a person may read; or, of that, what everyone may read who can see the answer."""
+    whole = Principal.of_user(user)
+    if not for_everyone:
+        return whole
+    public = Repository.objects.visible_to(whole).filter(visibility=Repository.Visibility.PUBLIC)
+    ids = frozenset(public.values_list("pk", flat=True))
+    return Principal(user_id=whole.user_id, sees_all=whole.sees_all, repository_ids=ids)
 
 
 def messages_visible_to(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Message]:
@@ -177,8 +187,9 @@ def start_message(
     mode: str = "explain",
     scope: Scope = Scope(),  # noqa: B008  # frozen
     token: ApiToken | None = None,
+    for_everyone: bool = False,
 ) -> Message:
-    """Store a question, in a new conversation (begun with `token`) when none is given.
+    """Store a question, in a new conversation (begun with `token`, or `for_everyone`) when none is given.
 
     The same `request_id` gives the same message. Raises InvalidQuestion, which keeps what was typed.
     """
@@ -187,7 +198,9 @@ def start_message(
         if (existing := Message.objects.filter(request_id=request_id).first()) is not None:
             return _own(existing, user)
         try:
-            row = conversation or Conversation(owner=user, token=token, title=shorten_title(text))
+            row = conversation or Conversation(
+                owner=user, token=token, for_everyone=for_everyone, title=shorten_title(text)
+            )
             return _create_message(row, text, request_id, mode if mode in MODES else "explain", scope)
         except IntegrityError:
             continue  # another request took the request id (found at the top) or the position (one later)
@@ -371,6 +384,13 @@ def ending_event(message_id: uuid.UUID, attempt: int, sequence: int) -> list[Eve
         return []
     last = AnswerEvent.objects.filter(message_id=message_id, attempt=attempt).order_by("sequence").last()
     return [Event(last.sequence, last.name, last.data)] if last is not None else []
+
+
+def abandon(message: Message) -> None:
+    """End an attempt whose process is known to be gone, without waiting for its lease."""
+    Message.objects.filter(pk=message.pk, state=Message.State.RUNNING).update(leased_until=timezone.now())
+    end_orphans(message.pk)
+    message.refresh_from_db()
 
 
 def end_orphans(message_id: uuid.UUID | None = None) -> int:

@@ -3,6 +3,9 @@
 AssistantError                    base: its text is a whole sentence that may be shown to people
 |-- AlreadyAsked                  an idempotency key or form was used before, for something else
 |-- InvalidQuestion               empty or too long; `text` keeps what was typed
+|-- SlackFailed                   Slack could not be reached, or refused a call
+|   |-- SlackClosed               we may not write in that place (any more)
+|   `-- SlackGone                 the message or the address for replies is not there any more
 `-- SourceNotFound                nothing to show at this repository, commit, path or range
 """
 
@@ -24,4 +27,16 @@ class InvalidQuestion(AssistantError):
 
 
 class SourceNotFound(AssistantError):
+    pass
+
+
+class SlackFailed(AssistantError):
+    pass
+
+
+class SlackClosed(SlackFailed):
+    pass
+
+
+class SlackGone(SlackFailed):
     pass

@@ -1,4 +1,6 @@
-"""Conversations, their messages and what each message cites, written only through `conversations.py`; API tokens."""
+"""Conversations, their messages and what each message cites, written only through `conversations.py`; API tokens;
+accounts of Slack, and the jobs that bring answers there.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +58,9 @@ class Conversation(models.Model):
         on_delete=models.SET_NULL,
         related_name="conversations",
         help_text="The token it was begun with; its answers read no more than that token",
+    )
+    for_everyone = models.BooleanField(
+        default=False, help_text="Others read its answers, as in a channel: they are made from public repositories only"
     )
     title = models.CharField(max_length=200, blank=True)
     pinned = models.BooleanField(default=False)
@@ -218,3 +223,83 @@ class SignInLink(models.Model):
 
     def __str__(self) -> str:
         return f"sign-in link for {self.user_id}"
+
+
+class SlackAccount(models.Model):
+    """Whose rights a person of a Slack workspace has here."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="slack_accounts")
+    team_id = models.CharField(max_length=40)
+    slack_user_id = models.CharField(max_length=40)
+    name = models.CharField(max_length=200, blank=True, help_text="As Slack told it, for people to know it by")
+    linked_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["team_id", "slack_user_id"], name="one_account_per_slack_user")]
+
+    def __str__(self) -> str:
+        return self.name or self.slack_user_id
+
+
+class SlackLinkCode(models.Model):
+    """What a signed-in person types in Slack, once, to link the two accounts."""
+
+    code_sha256 = models.CharField(max_length=64, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"Slack code for {self.user_id}"
+
+
+class LeasedJob(models.Model):
+    """Work that a worker does once, whatever the broker and the worker do: see `jobs.py`."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+
+    state = models.CharField(max_length=8, choices=State, default=State.QUEUED)
+    due_at = models.DateTimeField(help_text="Queued: when it is sent to a worker again. Running: the lease's end")
+    holder = models.CharField(max_length=100, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    error = models.CharField(max_length=1000, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        abstract = True
+        indexes = [models.Index(fields=["state", "due_at"])]
+
+
+class SlackJob(LeasedJob):
+    """One question of Slack. Both keys are unique: Slack sends an event again, and one message as two events."""
+
+    class Kind(models.TextChoices):
+        MENTION = "mention", "a mention in a channel"
+        SHARED = "shared", "a mention in a channel that another organisation shares"
+        DIRECT = "direct", "a direct message"
+        COMMAND = "command", "a slash command"
+
+    event_key = models.CharField(max_length=200, unique=True, help_text="The event's or the command's id")
+    message_key = models.CharField(max_length=200, unique=True, null=True, help_text="Team, channel and time")
+    kind = models.CharField(max_length=8, choices=Kind)
+    team_id = models.CharField(max_length=40)
+    channel_id = models.CharField(max_length=40)
+    slack_user_id = models.CharField(max_length=40)
+    slack_name = models.CharField(max_length=200, blank=True)
+    text = models.TextField(blank=True, help_text="Until it is answered; then the conversation has it")
+    message_ts = models.CharField(max_length=40, blank=True)
+    thread_ts = models.CharField(max_length=40, blank=True)
+    response_url = models.CharField(max_length=500, blank=True)
+    origin = models.CharField(max_length=300, help_text="How this server was called: what links begin with")
+    private = models.BooleanField(default=False, help_text="Only the person who asked reads the answer")
+    message = models.ForeignKey(Message, null=True, on_delete=models.SET_NULL, related_name="+")
+    progress_ts = models.CharField(max_length=40, blank=True, help_text="The bot's message that becomes the answer")
+    parts_sent = models.PositiveSmallIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return self.event_key

@@ -216,6 +216,10 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_DEFAULT_QUEUE = "indexing"
+# Questions that came by Slack must not wait behind a build, so `manage.py up` gives them a worker of their own. A
+# worker that is started without -Q serves both queues.
+CELERY_TASK_QUEUES: dict[str, dict[str, str]] = {"indexing": {}, "answers": {}}
+CELERY_TASK_ROUTES = {"assistant.tasks.*": {"queue": "answers"}}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False  # LOGGING below says how lines look
 CELERY_WORKER_REDIRECT_STDOUTS = False
 
@@ -275,6 +279,11 @@ EVIDENCE_PASSAGES = _number("EVIDENCE_PASSAGES", 8)
 API_REQUESTS_PER_MINUTE = _number("API_REQUESTS_PER_MINUTE", 300)  # of one token
 API_MAX_BODY_BYTES = _number("API_MAX_BODY_BYTES", 256_000)
 MCP_TOKEN = _text("MCP_TOKEN")  # whose rights `manage.py mcp` has; empty: the operator's
+
+# Slack: the app's bot token and signing secret (docs/slack.md). The address is another one for GovSlack only.
+SLACK_BOT_TOKEN = _text("SLACK_BOT_TOKEN")
+SLACK_SIGNING_SECRET = _text("SLACK_SIGNING_SECRET")
+SLACK_API_URL = _text("SLACK_API_URL", "https://slack.com/api/")
 
 # Privacy: may staff see on the dashboard what single people asked?
 STAFF_SEES_QUESTIONS = _bool("STAFF_SEES_QUESTIONS", False)

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from assistant import account, api, code_views, dashboard, evaluation_page, health, sign_in, views
+from assistant import account, api, code_views, dashboard, evaluation_page, health, sign_in, slack, slack_account, views
 from indexing import webhooks
 
 urlpatterns = [
@@ -47,6 +47,11 @@ urlpatterns = [
     path("evaluation/", evaluation_page.evaluation, name="evaluation"),
     path("account/tokens/", account.token_page, name="tokens"),
     path("account/tokens/<int:token_id>/revoke/", account.revoke_token, name="revoke_token"),
+    path("account/slack/", slack_account.account_page, name="slack_account"),
+    path("account/slack/<int:account_id>/unlink/", slack_account.unlink_account, name="unlink_slack_account"),
+    path("slack/events/", slack.receive_event, name="slack_events"),
+    path("slack/commands/", slack.receive_command, name="slack_commands"),
+    path("slack/interactions/", slack.receive_interaction, name="slack_interactions"),
     path("sign-in/", views.SignIn.as_view(), name="sign_in"),
     path("sign-in/<str:token>/", sign_in.use_link, name="sign_in_link"),
     path("sign-out/", LogoutView.as_view(next_page="sign_in"), name="sign_out"),

@@ -17,10 +17,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from pytest_django import Settings
 
 from assistant import answering, conversations, tokens
 from assistant.api import api
-from assistant.models import ApiToken, Message
+from assistant.models import ApiToken, Message, SlackAccount
 from indexing import embedding
 from indexing.models import Repository
 from tests.assistant.scripted import SESSIONS, hit_for, real_repository
@@ -92,6 +93,8 @@ PAGES = {
     "search": ("signed in", "GET", "?q=acme"),
     "tokens": ("signed in", "GET", ""),
     "revoke_token": ("owner", "POST", ""),
+    "slack_account": ("signed in", "POST", ""),
+    "unlink_slack_account": ("owner", "POST", ""),
     "sign_in": ("everyone", "GET", ""),
     "sign_in_link": ("everyone", "GET", ""),
     "sign_out": ("signed in", "POST", ""),
@@ -122,8 +125,8 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "delete_conversation": ("API: owner", {}),
     "health": ("everyone", {}),
 }
-# Doors that believe a signature and nothing else: see tests/indexing/test_webhooks.py.
-SIGNED = {"webhook"}
+# Doors that believe a signature and nothing else: see tests/indexing/test_webhooks.py, tests/assistant/test_slack.py.
+SIGNED = {"webhook", "slack_events", "slack_commands", "slack_interactions"}
 READING_CODE = {"blob", "preview", "folder", "references", "changes", "similar_code", "read_code"}
 
 
@@ -166,6 +169,7 @@ class World:
     repository: Repository
     message: Message
     token: ApiToken
+    slack_account: SlackAccount
     users: dict[str, User] = field(default_factory=dict)
 
     @property
@@ -178,11 +182,13 @@ class World:
             "message_id": self.message.pk,
             "token_id": self.token.pk,
             "token": "made-up",
+            "account_id": self.slack_account.pk,
         }
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> World:
+    settings.SLACK_BOT_TOKEN = settings.SLACK_SIGNING_SECRET = "set"
     monkeypatch.setattr(answering, "start_answer", lambda message_id: None)
     monkeypatch.setattr(embedding, "get_embedder", StubEmbedder)
     users = {name: make_user(name) for name in ("stranger", "revoked", "member", "owner")}
@@ -196,7 +202,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     repository.members.remove(users["revoked"])
     message = make_message(make_conversation(users["owner"], title=SECRET), question=SECRET, state=Message.State.DONE)
     token, _secret = tokens.create(users["owner"], SECRET, scopes=["read"])
-    return World(repository, message, token, users)
+    account = SlackAccount.objects.create(user=users["owner"], team_id="T1", slack_user_id="U1")
+    return World(repository, message, token, account, users)
 
 
 def _authorization(world: World, caller: str) -> dict[str, str]:

@@ -176,13 +176,13 @@ def test_it_serves_restarts_what_dies_and_leaves_nothing_behind(running: Running
     assert second.returncode == 1
     assert f"process {running.process.pid} at {url}" in second.stderr
 
-    for word, name in (("celery", "worker"), ("uvicorn", "web")):
+    for word, name in (("indexing", "worker"), ("answers", "answers"), ("uvicorn", "web")):
         os.kill(child_with(running.process.pid, word), signal.SIGKILL)
         running.find(rf"{name} +\| was killed by signal 9; starting it again")
     running.wait(lambda: up._is_healthy(url))
 
     left = children(running.process.pid)
-    assert len(left) == 2
+    assert len(left) == 3
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(20) == 0
     assert not [child for child in left if Path(f"/proc/{child}").exists()]

@@ -38,6 +38,7 @@ from indexing.sources import parse_source
 DEFAULT_PORT = 8000
 PORTS_TRIED = 20  # 8000, 8001, ... before any free one is taken
 READY_WITHIN_SECONDS = 120
+ANSWERS_AT_ONCE = 4
 WORKER_NICENESS = 10  # indexing never starves questions
 
 
@@ -166,28 +167,23 @@ def _programs(host: str, port: int) -> list[Program]:
     web = [sys.executable, "-m", "uvicorn", "assistant.asgi:application", "--host", host, "--port", str(port)]
     web += ["--lifespan", "on", "--log-level", "warning", "--no-server-header", "--timeout-graceful-shutdown", "3"]
     # One process: killed with -9 it takes its build with it, and the lease of the build brings it back.
-    worker = [
-        sys.executable,
-        "-m",
-        "celery",
-        "--quiet",
-        "-A",
-        "assistant",
-        "worker",
-        "--pool",
-        "solo",
-        "--loglevel",
-        "WARNING",
-    ]
-    worker += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    builds = [*_worker("indexing"), "--pool", "solo"]
+    # Answers for Slack and the like, which must not wait behind a build; mostly they wait for a model.
+    answers = [*_worker("answers"), "--pool", "threads", "--concurrency", str(ANSWERS_AT_ONCE)]
     worker_environment = {
         "OMP_NUM_THREADS": str(settings.EMBEDDING_THREADS or max(1, cores - 1)),
         "PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges",  # it runs what `up` runs as
     }
     return [
         Program("web", web, {"OMP_NUM_THREADS": "1"}),  # one question is one short text
-        Program("worker", worker, worker_environment, niceness=WORKER_NICENESS),
+        Program("worker", builds, worker_environment, niceness=WORKER_NICENESS),
+        Program("answers", answers, worker_environment | {"OMP_NUM_THREADS": "1"}),
     ]
+
+
+def _worker(queue: str) -> list[str]:
+    celery = [sys.executable, "-m", "celery", "--quiet", "-A", "assistant", "worker", "-Q", queue, "-n", f"{queue}@%h"]
+    return [*celery, "--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]
 
 
 def _is_free(host: str, port: int) -> int:
