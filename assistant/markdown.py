@@ -52,6 +52,7 @@ _ATTRIBUTES = {
     "a": {"href", "title", "rel", "target", "data-n", "data-changed", "aria-label"},
     "button": {"type", "data-copy"},
     "div": {"tabindex", "role", "aria-label"},
+    "figure": {"data-mermaid"},
     "ol": {"start"},
     "pre": {"tabindex", "role", "aria-label"},
     "span": {"title", "data-state", "data-n", "aria-label"},
@@ -122,6 +123,8 @@ def code_box(text: str, language: str, verdict: Verdict | None = None) -> str:
     if language in ("plantuml", "puml") and (steps := activity.parse(text)) is not None:
         flow = f'<div class="hscroll" tabindex="0" role="region" aria-label="Diagram">{activity.draw(steps)}</div>'
         return f'<figure class="codebox">{header}{flow}<details><summary>Text</summary>{body}</details></figure>\n'
+    if language == "mermaid":  # drawn by the browser; without its script the text stays
+        return f'<figure class="codebox" data-mermaid="">{header}{body}</figure>\n'
     return f'<figure class="codebox">{header}{body}</figure>\n'
 
 

@@ -9,6 +9,7 @@ import base64
 import os
 import secrets
 from pathlib import Path
+from wsgiref.headers import Headers
 
 import dj_database_url
 from csp.constants import NONE, SELF
@@ -147,6 +148,7 @@ CONTENT_SECURITY_POLICY = {
         "img-src": [SELF],
         "font-src": [SELF],
         "connect-src": [SELF],
+        "frame-src": [SELF],  # the sandbox that diagrams are drawn in
         "form-action": [SELF],
         "base-uri": [NONE],
         "frame-ancestors": [NONE],
@@ -196,6 +198,15 @@ STATIC_ROOT = DATA_DIR / "static"  # filled by collectstatic only; the finders s
 STATIC_ROOT.mkdir(exist_ok=True)
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
+# Kept and sent compressed: 3.5 MB of script would be loaded for a single diagram.
+WHITENOISE_MIMETYPES = {"mermaid.min.js.gz": "text/javascript"}
+
+
+def WHITENOISE_ADD_HEADERS_FUNCTION(headers: Headers, path: str, url: str) -> None:
+    if url.endswith(".js.gz"):
+        headers["Content-Encoding"] = "gzip"
+
+
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
 # Queue. The filesystem broker is for one machine; leases in our own tables make it safe (see indexing/tasks.py).

@@ -6,7 +6,19 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from assistant import account, api, code_views, dashboard, evaluation_page, health, sign_in, slack, slack_account, views
+from assistant import (
+    account,
+    api,
+    code_views,
+    dashboard,
+    diagrams,
+    evaluation_page,
+    health,
+    sign_in,
+    slack,
+    slack_account,
+    views,
+)
 from indexing import webhooks
 
 urlpatterns = [
@@ -40,6 +52,7 @@ urlpatterns = [
     path("r/<int:repository_id>/<slug:slug>/similar/<str:commit>", code_views.similar_code, name="similar_code"),
     path("complete/", views.complete, name="complete"),
     path("dock/", views.dock, name="dock"),
+    path("diagram/", diagrams.frame, name="diagram"),
     path("repositories/", include("indexing.urls")),
     path("webhooks/<int:repository_id>/", webhooks.receive, name="webhook"),
     path("search/", include("search.urls")),

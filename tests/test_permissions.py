@@ -78,6 +78,7 @@ PAGES = {
     "similar_code": ("readers", "GET", "?path=src/sessions.py&bytes=0-10"),
     "complete": ("signed in", "GET", "?typed=@acme"),
     "dock": ("signed in", "GET", ""),
+    "diagram": ("everyone", "GET", ""),
     "repositories": ("signed in", "GET", "?q=acme"),
     "add_repository": ("signed in", "POST", ""),
     "probe_repository": ("signed in", "POST", ""),

@@ -46,6 +46,7 @@
     document.cookie = `theme=${theme};path=/;max-age=31536000;samesite=lax`;
     const button = $("[data-theme-toggle]");
     $("use", button)?.setAttribute("href", `${body.dataset.icons}#i-${themeIcons[theme]}`);
+    redraw();
     button.setAttribute("aria-label", `Theme: ${theme || "as the system"}. Switch`);
   }
 
@@ -341,6 +342,7 @@
       if (document.querySelector(`#a-${article.dataset.answer}[data-passages]`)) showLastQuestion();
       if (!$("[data-stream]")) delete body.dataset.answering;
       markCurrent();
+      drawDiagrams();
     }
     function connect() {
       source = new EventSource(`${article.dataset.stream}?after=${last}`);
@@ -368,6 +370,57 @@
     }
     connect();
   }
+  // --- Mermaid diagrams: each in a frame that can reach nothing; what it says is checked like any other input
+  const frames = new Map();
+  function colours() {
+    const probe = document.createElement("i");
+    body.append(probe);
+    const of = (name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
+    const names = { bg: "bg", panel: "panel", hover: "hover", ink: "ink", quiet: "ink-3", line: "line-2", mark: "mark-line", tint: "mark-bg", warn: "warn" };
+    const found = Object.fromEntries(Object.entries(names).map(([role, name]) => [role, of(name)]));
+    probe.remove();
+    return { ...found, dark: root.dataset.theme === "dark" || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches) };
+  }
+  function drawDiagrams() {
+    $$("[data-mermaid]").forEach((box) => {
+      const text = $("pre", box);
+      if (box.dataset.mermaid || box.closest("[data-state=streaming]") || !text) return;
+      box.dataset.mermaid = "waiting";
+      const frame = document.createElement("iframe"), note = document.createElement("p"), details = document.createElement("details"), summary = document.createElement("summary");
+      frame.setAttribute("sandbox", "allow-scripts");
+      Object.assign(frame, { className: "diagram", title: "Diagram", loading: "lazy", src: body.dataset.diagram });
+      Object.assign(note, { className: "dim small diagram-note", hidden: true });
+      summary.textContent = "Text";
+      details.append(summary, text);
+      box.append(frame, note, details);
+      const entry = { box, frame, note, details, source: text.textContent };
+      frames.set(frame, entry);
+      frame.addEventListener("load", () => { entry.timer = setTimeout(diagramFailed, 10000, entry, "it took too long"); });
+    });
+    frames.forEach((entry, frame) => { if (!frame.isConnected) frames.delete(frame); });
+  }
+  function diagramFailed(entry, why) {
+    clearTimeout(entry.timer);
+    entry.box.dataset.mermaid = "failed";
+    entry.frame.remove();
+    entry.note.hidden = false;
+    entry.note.textContent = `This diagram could not be drawn: ${why}. Its text is below.`;
+    entry.details.open = true;
+  }
+  addEventListener("message", ({ source, data }) => {
+    const entry = [...frames.values()].find(({ frame }) => frame.contentWindow === source);
+    if (!entry || typeof data !== "object" || !data) return;
+    if (data.ready) source.postMessage({ source: entry.source, colours: colours() }, "*");
+    else if (typeof data.error === "string") diagramFailed(entry, data.error.slice(0, 200).replace(/\.$/, ""));
+    else if (Number.isFinite(data.height)) {
+      clearTimeout(entry.timer);
+      entry.box.dataset.mermaid = "drawn";
+      keepEnd(() => { entry.frame.style.height = `${Math.min(2400, Math.max(40, data.height))}px`; });
+    }
+  });
+  const redraw = () => frames.forEach(({ frame, source }) => frame.contentWindow?.postMessage({ source, colours: colours() }, "*"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
   const post = (url) => fetch(url, {
     method: "POST",
     headers: { "HX-Request": "true", ...JSON.parse(body.getAttribute("hx-headers")) },
@@ -376,6 +429,7 @@
 
   function start() {
     $$("[data-stream]").forEach(stream);
+    drawDiagrams();
     if (!$("[data-stream]")) delete body.dataset.answering;
   }
 
