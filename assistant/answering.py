@@ -102,7 +102,7 @@ class _Live:
         self.attempt: int | None = None  # known once the message is claimed
         self.task: asyncio.Task[None] | None = None
         self.work: asyncio.Task[None] | None = None
-        self.stopping = self.lost = self.closed = False
+        self.stopping = self.forbidden = self.lost = self.closed = False
         self.text = ""
         self.notices: list[str] = []
         self.hits: tuple[Hit, ...] = ()
@@ -130,6 +130,11 @@ class _Live:
 
     def stop(self) -> None:
         self.stopping = True
+        self.cancel_work()
+
+    def forbid(self) -> None:
+        """Its asker lost the right to what it is written from."""
+        self.forbidden = True
         self.cancel_work()
 
     def lose(self) -> None:
@@ -214,6 +219,8 @@ async def _run(live: _Live, ask: Ask) -> Ending:
         await live.work
         return _ending(live)
     except asyncio.CancelledError:
+        if live.forbidden:
+            return await _broken_off(live, Message.State.FAILED, conversations.RIGHTS_ENDED)
         if live.stopping:
             return await _broken_off(live, Message.State.STOPPED, conversations.STOPPED)
         return await _broken_off(live, Message.State.FAILED, conversations.ORPHANED)
@@ -305,7 +312,7 @@ def _ending(live: _Live) -> Ending:
 async def _broken_off(live: _Live, state: Message.State, sentence: str) -> Ending:
     """An ending for an answer that did not reach its own; the text so far is kept and its citations are checked."""
     stopped = state == Message.State.STOPPED
-    if not stopped and live.text:
+    if not stopped and live.text and not live.forbidden:
         sentence = f"{sentence} {conversations.TEXT_IS_SAVED}"
     return Ending(
         state=state,
@@ -385,7 +392,7 @@ def _merged(events: Sequence[Event]) -> list[Event]:
 
 
 def _watch() -> None:
-    """One watcher for all answers of this loop looks after stop flags and leases."""
+    """One watcher for all answers of this loop looks after stop flags, rights and leases."""
     if not any(not task.done() and task.get_loop() is asyncio.get_running_loop() for task in _watchers):
         task = asyncio.create_task(_watching(), context=contextvars.Context())
         _watchers.add(task)
@@ -400,6 +407,8 @@ async def _watching() -> None:
         numbers = [live.message_id for live in mine]
         try:
             stopped = await in_thread(conversations.stop_requested, numbers)
+            sources = {live.message_id: {hit.repository_id for hit in live.hits} for live in mine if live.hits}
+            forbidden = await in_thread(conversations.rights_ended, sources) if sources else set()
             if loop.time() - renewed >= RENEW_SECONDS:
                 await in_thread(conversations.renew, numbers)
                 renewed = loop.time()
@@ -407,7 +416,9 @@ async def _watching() -> None:
             logger.warning("leases of %d answers not renewed: %s", len(numbers), type(error).__name__)
             continue
         for live in mine:
-            if live.message_id in stopped and not live.stopping:
+            if live.message_id in forbidden:
+                live.forbid()
+            elif live.message_id in stopped and not live.stopping:
                 live.stop()
 
 
@@ -416,10 +427,10 @@ async def _watching() -> None:
 
 async def _stored(message: Message, after_sequence: int) -> AsyncGenerator[Event, None]:
     """Events from the table until the terminal one; what its reader may not read any more is left out."""
-    withheld = await in_thread(_is_withheld, message)
     quiet_since = time.monotonic()
     while True:
         events = await in_thread(_poll, message, after_sequence)
+        withheld = bool(events) and await in_thread(_is_withheld, message)
         for event in events:
             after_sequence = event.sequence
             if event.name in TERMINAL or not withheld:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
@@ -43,6 +44,7 @@ FINISHED = (Message.State.DONE, Message.State.STOPPED, Message.State.FAILED)
 ORPHANED = "The server restarted while this answer was being written."
 TEXT_IS_SAVED = "The text above is saved."
 STOPPED = "Stopped. What was written is kept."
+RIGHTS_ENDED = "You may no longer read a repository that this answer draws on, so it ends here."
 
 Turn = tuple[str, str]  # question, answer
 Json = dict[str, Any]  # Any: JSON
@@ -316,6 +318,25 @@ def renew(message_ids: Collection[uuid.UUID]) -> None:
 def stop_requested(message_ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
     """Those of the messages that a person has stopped."""
     return set(Message.objects.filter(pk__in=message_ids, stop_requested=True).values_list("pk", flat=True))
+
+
+def rights_ended(sources: Mapping[uuid.UUID, Collection[int]]) -> set[uuid.UUID]:
+    """Those of the messages (id -> repositories they draw on) whose asker may not read all of them any more.
+
+    A repository that was removed took no right away.
+    """
+    rows = Message.objects.filter(pk__in=sources).select_related("conversation__owner", "conversation__token__user")
+    left = set(
+        Repository.objects.filter(pk__in=set(chain.from_iterable(sources.values()))).values_list("pk", flat=True)
+    )
+    askers: dict[tuple[int, int | None], list[Message]] = {}
+    for row in rows:
+        askers.setdefault((row.conversation.owner_id, row.conversation.token_id), []).append(row)
+    ended = set()
+    for theirs in askers.values():
+        readable = _readable(principal_of(theirs[0].conversation), left)
+        ended |= {row.pk for row in theirs if (left & set(sources[row.pk])) - readable}
+    return ended
 
 
 def store_evidence(message_id: uuid.UUID, attempt: int, hits: Sequence[Hit]) -> None:

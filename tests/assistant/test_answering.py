@@ -16,7 +16,7 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 from pytest_django import Settings
 
-from assistant import answering, conversations
+from assistant import answering, conversations, tokens
 from assistant.models import AnswerEvent, Citation, Message
 from indexing.access import Principal
 from indexing.errors import LLMUnavailable
@@ -295,6 +295,61 @@ async def test_it_does_not_replay_what_its_reader_may_not_read_any_more(
     await _read(message)
     await Repository.objects.filter(pk=repository.pk).aupdate(visibility="private")
     assert [name for _, name, _ in await _read(message)] == ["done"]
+
+
+@pytest.mark.parametrize("how", ["repository", "person", "token"])
+async def test_it_ends_when_the_right_to_its_sources_ends(
+    how: str, message: Message, repository: Repository, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setattr(answering, "WATCH_SECONDS", 0.05)
+    script_model(monkeypatch, settings, ["It signs [1].", 20, " Never written."])
+    if how == "token":
+        await sync_to_async(_begin_with_token)(message, repository)
+    answering.start_answer(message.pk)
+    reading = asyncio.create_task(_read(message))
+    await _until(lambda: AnswerEvent.objects.filter(name="text").exists())
+    await sync_to_async(_take_right_away)(how, message, repository)
+    events = await asyncio.wait_for(reading, 5)
+    assert (events[-1][1], events[-1][2]["text"]) == ("error", conversations.RIGHTS_ENDED)
+    assert [name for _, name, _ in await _read(message)] == ["error"]
+
+
+def _begin_with_token(message: Message, repository: Repository) -> None:
+    token, _secret = tokens.create(message.conversation.owner, "bot", scopes=["ask"], repositories=[repository])
+    message.conversation.token = token
+    message.conversation.save(update_fields=["token"])
+
+
+def _take_right_away(how: str, message: Message, repository: Repository) -> None:
+    if how == "person":
+        User.objects.update(is_active=False)
+    elif how == "token":
+        message.conversation.token.repositories.clear()  # type: ignore[union-attr]  # it has one
+    Repository.objects.filter(pk=repository.pk).update(visibility="public" if how == "token" else "private")
+
+
+async def test_it_writes_on_when_a_source_was_removed(
+    message: Message, repository: Repository, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setattr(answering, "WATCH_SECONDS", 0.05)
+    script_model(monkeypatch, settings, ["It signs [1]", 0.4, ", all of it."])
+    answering.start_answer(message.pk)
+    reading = asyncio.create_task(_read(message))
+    await _until(lambda: AnswerEvent.objects.filter(name="text").exists())
+    await Repository.objects.filter(pk=repository.pk).adelete()
+    assert _text(await reading) == "It signs [1], all of it."
+
+
+async def test_it_ends_quietly_when_its_person_is_deleted(
+    message: Message, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setattr(answering, "WATCH_SECONDS", 0.05)
+    script_model(monkeypatch, settings, ["It signs [1].", 0.5, " More."])
+    answering.start_answer(message.pk)
+    await _until(lambda: AnswerEvent.objects.filter(name="text").exists())
+    await sync_to_async(User.objects.all().delete)()
+    await _until(lambda: message.pk not in answering._live)
+    assert not await Message.objects.aexists()
 
 
 async def test_it_writes_nothing_more_once_another_process_ended_it(
