@@ -33,6 +33,7 @@ class TokenForm(forms.Form):
     scopes = forms.MultipleChoiceField(choices=ApiToken.Scope.choices, initial=["read", "ask"])
     repositories = forms.CharField(required=False, max_length=20_000)
     days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=90)
+    service = forms.BooleanField(required=False)
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:  # Any: Django's own signature
         super().__init__(*args, **kwargs)
@@ -41,6 +42,9 @@ class TokenForm(forms.Form):
             self.fields["scopes"].choices = [  # type: ignore[attr-defined]  # a MultipleChoiceField
                 choice for choice in ApiToken.Scope.choices if choice[0] != ApiToken.Scope.ADMIN
             ]
+
+    def clean_service(self) -> bool:
+        return bool(self.cleaned_data["service"]) and self.user.is_staff
 
     def clean_repositories(self) -> list[Repository] | None:
         """Names that this person may not read are as unknown as those that do not exist."""

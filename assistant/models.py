@@ -13,8 +13,23 @@ from django.db.models import Q
 from indexing.models import Repository
 
 
+class ServiceAccount(models.Model):
+    """A user that is no person: it cannot sign in, outlives whoever made it, and reads what its user was given."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="service_account")
+    made_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="service_accounts"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.user.get_username()
+
+
 class ApiToken(models.Model):
-    """Lets a program act for one person, as far as its scopes and repositories go. Revoked, never deleted.
+    """Lets a program act for one person or service account, as far as its scopes and repositories go.
+
+    Revoked, never deleted.
 
     `restricted` is kept apart from the list: a token whose last repository is gone reads nothing, not everything.
     """

@@ -1,7 +1,8 @@
-"""Personal tokens for programs: made in the account page, shown once, kept as a hash.
+"""Tokens for programs, of a person or of no person: made in the account page, shown once, kept as a hash.
 
 In: a person and what a token may do, or the text of a token. Out: that text once; later the row behind it and the
-`Principal` it reads as. A token never has more rights than its person has at that moment.
+`Principal` it reads as. A token never has more rights than its person has at that moment. A service token has a user
+of its own, which reads what is public to all and what it was given; it never has the rights of staff.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
+from django.utils.text import slugify
 
-from assistant.models import ApiToken
+from assistant.models import ApiToken, ServiceAccount
 from indexing.access import Principal
 from indexing.models import Repository
 
@@ -52,6 +54,37 @@ def create(
     )
     token.repositories.set(repositories or [])
     return token, secret
+
+
+@transaction.atomic
+def create_service(
+    made_by: User,
+    name: str,
+    *,
+    scopes: Collection[str],
+    repositories: Sequence[Repository] | None = None,
+    lifetime: timedelta | None = None,
+) -> tuple[ApiToken, str]:
+    """A token of a new service account, which becomes a reader of the private ones among `repositories`."""
+    user = User.objects.create_user(username=_free_name(name))  # without a password: nobody can sign in
+    ServiceAccount.objects.create(user=user, made_by=made_by)
+    for repository in repositories or ():
+        if repository.visibility == Repository.Visibility.PRIVATE:
+            repository.members.add(user)
+    usable = set(scopes) - {ApiToken.Scope.ADMIN}
+    return create(user, name, scopes=usable, repositories=repositories, lifetime=lifetime)
+
+
+def _free_name(name: str) -> str:
+    start = f"service-{slugify(name)[:100] or 'token'}"
+    taken = set(User.objects.filter(username__startswith=start).values_list("username", flat=True))
+    return next(free for n in range(1, len(taken) + 2) if (free := start if n == 1 else f"{start}-{n}") not in taken)
+
+
+def managed_by(user: User) -> QuerySet[ApiToken]:
+    """A person's own tokens; for staff those of service accounts too."""
+    mine = Q(user=user) | Q(user__service_account__isnull=False) if user.is_staff else Q(user=user)
+    return ApiToken.objects.filter(mine)
 
 
 def find(secret: str) -> ApiToken | None:
@@ -101,10 +134,16 @@ def count_request(token: ApiToken) -> Allowance:
     return Allowance(limit, max(0, limit - used), 60 - int(now % 60), exceeded=used > limit)
 
 
+@transaction.atomic
 def revoke(token: ApiToken) -> None:
+    """A service account without a token keeps no rights."""
     if token.revoked_at is None:
         token.revoked_at = timezone.now()
         token.save(update_fields=["revoked_at"])
+    if ServiceAccount.objects.filter(user=token.user_id).exists() and not valid().filter(user=token.user_id).exists():
+        Repository.members.through.objects.filter(user=token.user_id).delete()
+        token.user.groups.clear()
+        User.objects.filter(pk=token.user_id).update(is_active=False)
 
 
 def _note_use(token: ApiToken) -> None:
