@@ -30,7 +30,7 @@ from assistant.errors import AssistantError
 from assistant.models import Message
 from assistant.threads import close_connections, in_thread
 from assistant.writing import Answer, Ask, Evidence, Found, Notice, Step, Text, verified_numbers, write
-from indexing import llm
+from indexing import counters, llm
 from indexing.errors import IndexingError
 from search.errors import SearchError
 from search.results import Hit, Stage
@@ -82,15 +82,16 @@ async def event_stream(message: Message, after_sequence: int = 0) -> AsyncGenera
     Ends an answer whose process has died. Between events a ("heartbeat", {}) comes every HEARTBEAT_SECONDS.
     """
     await sync_to_async(close_connections)()
-    live = _live.get(message.pk)
-    if live is not None and live.attempt in (None, message.attempt):
-        async for event in live.follow(after_sequence):
-            after_sequence = event.sequence
+    with counters.streams.track_inprogress():
+        live = _live.get(message.pk)
+        if live is not None and live.attempt in (None, message.attempt):
+            async for event in live.follow(after_sequence):
+                after_sequence = event.sequence
+                yield event.sequence, event.name, event.data
+                if event.name in TERMINAL:
+                    return
+        async for event in _stored(message, after_sequence):
             yield event.sequence, event.name, event.data
-            if event.name in TERMINAL:
-                return
-    async for event in _stored(message, after_sequence):
-        yield event.sequence, event.name, event.data
 
 
 class _Live:
@@ -342,6 +343,7 @@ async def _finish(live: _Live, ending: Ending) -> None:
             continue
         if mine:
             live.events.extend(ending.events)
+            counters.answers.labels(ending.state).inc()
         return
     logger.error("end of answer %s could not be stored; its lease will end it", live.message_id)
 

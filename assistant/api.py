@@ -22,6 +22,7 @@ from assistant.api_border import error_response
 from assistant.chat_api import TokenCaller
 from assistant.errors import AlreadyAsked, AssistantError, InvalidQuestion, SourceNotFound
 from assistant.models import ApiToken
+from assistant.observing import current_request_id
 from indexing.errors import IndexingError, InvalidCursor, InvalidLogin, InvalidSource
 from search.errors import SearchError
 
@@ -137,7 +138,7 @@ api.add_router("", chat_api.router, auth=TokenAuth("ask", reading="read"))
     operation_id="health",
 )
 def get_health(request: HttpRequest) -> Status[dict[str, Any]]:  # Any: JSON
-    healthy, report = health.check()
+    healthy, report = health.check("database", "index_volume")
     return Status(200 if healthy else 503, report)
 
 
@@ -169,7 +170,7 @@ def on_bug(request: HttpRequest, error: Exception | type[Exception]) -> HttpResp
     response = error_response(request, 500)
     log.error(
         "request %s failed",
-        getattr(request, "api_request_id", ""),
+        current_request_id(),
         exc_info=error if isinstance(error, Exception) else None,
     )
     return response

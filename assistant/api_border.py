@@ -1,4 +1,4 @@
-"""Middleware around `/api/`: request ids, bounded bodies, and one shape for every error, whoever made it.
+"""Middleware around `/api/`: bounded bodies, and one shape for every error, whoever made it.
 
     {"error": {"code": "not_found", "message": "...", "request_id": "..."}}
 
@@ -8,8 +8,6 @@ of the API's operations have it already. Nothing of a request but its id is logg
 
 from __future__ import annotations
 
-import re
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -19,8 +17,9 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
+from assistant.observing import current_request_id
+
 PREFIX = "/api/"
-_REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 CODES = {
     400: "bad_request",
     401: "unauthorized",
@@ -77,13 +76,11 @@ def error_response(request: HttpRequest, status: int, message: str = "", *, code
 
 
 def request_id(request: HttpRequest) -> str:
-    return str(getattr(request, "api_request_id", ""))
+    return current_request_id()
 
 
 def _enter(request: HttpRequest) -> HttpResponseBase | None:
-    """Give the request an id and read its body, or refuse it."""
-    given = request.headers.get("X-Request-ID", "")
-    request.api_request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex  # type: ignore[attr-defined]
+    """Read the body, or refuse the request."""
     limit = settings.API_MAX_BODY_BYTES
     declared = request.headers.get("Content-Length", "")
     too_large = f"A body has at most {limit:,} bytes."
@@ -104,7 +101,6 @@ def _leave(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase
         if "Allow" in response.headers:
             shaped.headers["Allow"] = response.headers["Allow"]
         response = shaped
-    response.headers["X-Request-ID"] = request_id(request)
     allowance = getattr(request, "allowance", None)
     if allowance is not None:
         response.headers["RateLimit-Limit"] = str(allowance.limit)

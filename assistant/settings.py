@@ -103,7 +103,7 @@ ALLOWED_HOSTS = [*_list("ALLOWED_HOSTS"), "localhost", "127.0.0.1", "[::1]"]
 CSRF_TRUSTED_ORIGINS = _list("CSRF_TRUSTED_ORIGINS")
 HTTPS_ONLY = _bool("HTTPS_ONLY", False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS_ONLY
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = _number("HSTS_SECONDS", 0)
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"
@@ -126,6 +126,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "assistant.observing.observing",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -177,12 +178,21 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": dj_database_url.parse(_text("DATABASE_URL") or f"sqlite:///{DATA_DIR / 'db.sqlite3'}")}
+# Of one process, PostgreSQL only. An open stream holds none, so a few serve hundreds of readers.
+DATABASE_POOL_SIZE = _number("DATABASE_POOL_SIZE", 8)
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # With the defaults, two writers and two readers gave 288 lock errors in 15 s; with these, none in 30 s.
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 20,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+elif DATABASES["default"]["ENGINE"].endswith("postgresql"):
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # a connection that a restart of the server cut is not handed out
+    DATABASES["default"]["OPTIONS"] = {
+        **DATABASES["default"].get("OPTIONS", {}),
+        "pool": {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15.0, "max_idle": 60.0},
+        "connect_timeout": 5,
     }
 
 AUTH_PASSWORD_VALIDATORS = [
@@ -223,14 +233,13 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
         "polling_interval": 0.1,
     }
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_ACKS_LATE = True  # short tasks; builds acknowledge early, their lease brings them back
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_TASK_DEFAULT_QUEUE = "indexing"
-# Questions that came by Slack must not wait behind a build, so `manage.py up` gives them a worker of their own. A
-# worker that is started without -Q serves both queues.
-CELERY_TASK_QUEUES: dict[str, dict[str, str]] = {"indexing": {}, "answers": {}}
-CELERY_TASK_ROUTES = {"assistant.tasks.*": {"queue": "answers"}}
+# A worker takes from all of them unless `-Q` names some. Questions that came by Slack must not wait behind a build, so
+# `manage.py up` gives them a worker of their own; which build is next is decided by indexing/queueing.py.
+CELERY_TASK_QUEUES: dict[str, dict[str, str]] = {"answers": {}, "builds": {}, "descriptions": {}}
+CELERY_TASK_DEFAULT_QUEUE = "answers"
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False  # LOGGING below says how lines look
 CELERY_WORKER_REDIRECT_STDOUTS = False
 
@@ -299,12 +308,32 @@ SLACK_API_URL = _text("SLACK_API_URL", "https://slack.com/api/")
 # Privacy: may staff see on the dashboard what single people asked?
 STAFF_SEES_QUESTIONS = _bool("STAFF_SEES_QUESTIONS", False)
 
+# Days after which rows are removed; 0 keeps them for ever.
+KEEP_CONVERSATIONS_DAYS = _number("KEEP_CONVERSATIONS_DAYS", 0)  # since the last question; pinned ones stay
+KEEP_EVENTS_DAYS = _number("KEEP_EVENTS_DAYS", 30)  # steps of answers, for readers that reconnect
+KEEP_TRACES_DAYS = _number("KEEP_TRACES_DAYS", 0)  # how answers came about
+KEEP_USAGE_DAYS = _number("KEEP_USAGE_DAYS", 0)  # the ledger of model calls, which the dashboard adds up
+KEEP_BUILDS_DAYS = _number("KEEP_BUILDS_DAYS", 90)  # builds that newer ones replaced
+
+# Who may read `/metrics`: whoever sends this as a bearer token; empty: this machine only.
+METRICS_TOKEN = _text("METRICS_TOKEN")
+
 LOG_LEVEL = _text("LOG_LEVEL", "INFO")
+LOG_FORMAT = _text("LOG_FORMAT", "line")
+if LOG_FORMAT not in ("line", "json"):
+    raise ImproperlyConfigured(f"LOG_FORMAT is {LOG_FORMAT!r}; use line or json")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"},
+        "json": {"()": "assistant.json_logs.JsonFormatter"},
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
-    "loggers": {name: {"level": LOG_LEVEL} for name in ("indexing", "search", "assistant")},
+    "loggers": {
+        **{name: {"level": LOG_LEVEL} for name in ("indexing", "search", "assistant")},
+        # A line for each request is for collectors; people who watch `make run` see what matters.
+        "assistant.observing": {"level": LOG_LEVEL if LOG_FORMAT == "json" else "WARNING"},
+    },
 }

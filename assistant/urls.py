@@ -14,6 +14,7 @@ from assistant import (
     diagrams,
     evaluation_page,
     health,
+    metrics_page,
     sign_in,
     slack,
     slack_account,
@@ -70,5 +71,7 @@ urlpatterns = [
     path("sign-out/", LogoutView.as_view(next_page="sign_in"), name="sign_out"),
     path("api/v1/", api.urls),
     path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics_page.metrics, name="metrics"),
     path("admin/", admin.site.urls),
 ]

@@ -433,13 +433,32 @@ class SkippedFileAdmin(RecordAdmin):
 
 @admin.register(Job)
 class JobAdmin(RecordAdmin):
-    list_display = ("pk", "repository", "state", "attempts", "holder", "heartbeat_at", "leased_until", "created_at")
-    list_filter = ("state",)
+    list_display = (
+        *("pk", "repository", "state", "queue", "priority", "attempts", "error", "holder", "heartbeat_at"),
+        *("due_at", "created_at"),
+    )
+    list_filter = ("state", "queue", "priority")
     list_select_related = ("index__repository",)
+    actions = ("retry",)
     ordering = ("-pk",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
         return Job.objects.filter(index__repository__in=_visible(request))
+
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("indexing.change_repository"))
+
+    @admin.action(description="Retry", permissions=["retry"])
+    def retry(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        """A new build goes on with what the failed one embedded."""
+        over = [job for job in queryset if job.state in (Job.State.FAILED, Job.State.PARKED, Job.State.CANCELLED)]
+        for job in over:
+            request_build(job.index.repository, user=_user(request))
+        self.message_user(request, f"{len(over)} builds were asked for again.")
+
+    @admin.display(description="error")
+    def error(self, job: Job) -> str:
+        return job.index.error[:300]
 
     @admin.display(description="repository")
     def repository(self, job: Job) -> Repository:

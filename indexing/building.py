@@ -23,7 +23,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from indexing import embedding, git, leases
+from indexing import embedding, git, leases, queueing
 from indexing.collecting import Collected, collect, display
 from indexing.compacting import compact
 from indexing.describing import DescribeBudget
@@ -82,24 +82,32 @@ def _ignore(_line: str) -> None:
 # Asking for a build.
 
 
-def request_build(repository: Repository, *, user: User | None = None, rebuild: bool = False) -> Index:
+def request_build(
+    repository: Repository,
+    *,
+    user: User | None = None,
+    rebuild: bool = False,
+    priority: Job.Priority = Job.Priority.PERSON,
+) -> Index:
     """The repository's active build, or a new one that a worker starts once this transaction is committed.
 
     `rebuild`: every file is parsed again, and of the published index only vectors with the right checksum are used.
     """
-    index, created = open_build(repository, rebuild=rebuild)
+    index, created = open_build(repository, rebuild=rebuild, priority=priority)
     if created:
         from indexing.tasks import enqueue
 
         log.info("user %s asked for index %d of repository %d", user.pk if user else "-", index.pk, repository.pk)
         transaction.on_commit(lambda: enqueue(index.pk))
+    else:
+        queueing.move_up(index, priority)
     return index
 
 
-def request_update(repository: Repository) -> Index:
+def request_update(repository: Repository, *, priority: Job.Priority = Job.Priority.PUSH) -> Index:
     """Because the source has newer commits: a build that fetched before it heard of them is followed by another."""
     while True:
-        index = request_build(repository)
+        index = request_build(repository, priority=priority)
         waits = Job.objects.filter(index=index, state=Job.State.QUEUED).exists()
         if waits or Job.objects.filter(index=index, state=Job.State.RUNNING).update(again=True):
             return index
@@ -120,11 +128,13 @@ def build_now(repository: Repository, *, rebuild: bool = False, on_progress: Cal
     return index
 
 
-def open_build(repository: Repository, *, rebuild: bool = False) -> tuple[Index, bool]:
+def open_build(
+    repository: Repository, *, rebuild: bool = False, priority: Job.Priority = Job.Priority.PERSON
+) -> tuple[Index, bool]:
     """A new build of this process, or the active one, which is joined: the database allows one per repository."""
     with suppress(IntegrityError), transaction.atomic():
         index = Index.objects.create(repository=repository, rebuild=rebuild)
-        Job.objects.create(index=index)
+        Job.objects.create(index=index, priority=priority, due_at=queueing.place(repository.pk, priority))
         return index, True
     index = Index.objects.get(repository=repository, status__in=ACTIVE)
     if rebuild:
@@ -173,8 +183,9 @@ def run_under_lease(index_id: int, work: Callable[[Index, Callable[[], None]], N
             lease.hand_back()
         except leases.GivingWay:
             log.info("index %d gives way to others", index.pk)
-            lease.hand_back()
-            _queue_again(index)
+            _queue_again(index, lease, Job.Queue.BUILDS)
+        except leases.DescribingLater:
+            _queue_again(index, lease, Job.Queue.DESCRIPTIONS)
         except IndexingError as error:
             log.warning("index %d failed: %s", index.pk, error)
             _end(index, lease, Job.State.FAILED, Index.Status.FAILED, str(error))
@@ -197,10 +208,12 @@ def _end(index: Index, lease: leases.Lease, state: Job.State, status: Index.Stat
             request_build(index.repository)
 
 
-def _queue_again(index: Index) -> None:
+def _queue_again(index: Index, lease: leases.Lease, queue: Job.Queue) -> None:
     from indexing.tasks import enqueue
 
-    Index.objects.filter(pk=index.pk).update(status=Index.Status.QUEUED)
+    newer = leases.asked_again(index.pk)
+    lease.hand_back()
+    queueing.send_back(index.pk, queue=Job.Queue.BUILDS if newer else queue)
     enqueue(index.pk)
 
 
@@ -304,8 +317,17 @@ class _Build:
         if not self.gives_way or now < self.started + self.turn_seconds or now < self.looked_at + LOOK_SECONDS:
             return
         self.looked_at = now
-        if leases.others_wait(self.index.pk):
+        if queueing.others_wait(self.index.pk):
             raise leases.GivingWay
+
+    def check_describing(self) -> None:
+        """Descriptions take long and can be gone on with: newer commits come first."""
+        self.check()
+        now = time.monotonic()
+        if self.gives_way and now >= self.looked_at + LOOK_SECONDS:
+            self.looked_at = now
+            if leases.asked_again(self.index.pk):
+                raise leases.GivingWay
 
     def fetch(self) -> None:
         mirror = self.repository.mirror
@@ -512,6 +534,8 @@ class _Build:
             segments = open_segments(self.directory, self.manifest.segments)
         if not (settings.DESCRIBE_CHUNKS and settings.LLM_MODEL):
             return
+        if self.gives_way and not Job.objects.filter(index=self.index, queue=Job.Queue.DESCRIPTIONS).exists():
+            raise leases.DescribingLater
         if self.update is not None and self.update.base.manifest.all_described:
             old = {segment.info.id for segment in self.update.base.segments}
             segments = [segment for segment in segments if segment.info.id not in old]
@@ -527,7 +551,7 @@ class _Build:
         unpublished = 0
         found = describe_segments(self.mirror_path, segments, repository_id=self.repository.pk, budget=budget)
         for number, row, text in found:
-            self.check()
+            self.check_describing()
             waiting.setdefault(segments[number].info.id, {})[row] = text
             unpublished += 1
             index.descriptions_done += 1

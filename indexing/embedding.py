@@ -170,6 +170,11 @@ def get_embedder() -> Embedder:
         return _loaded[key]
 
 
+def is_loaded() -> bool:
+    """Whether this process can embed a question at once."""
+    return bool(_loaded)
+
+
 def forget_embedders() -> None:
     """After a call that never came back: the next `get_embedder` loads afresh."""
     with _loading:

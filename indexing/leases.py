@@ -41,8 +41,13 @@ class GivingWay(Exception):
     """Other builds wait and this one has had its turn: it goes on behind them."""
 
 
-def others_wait(index_id: int) -> bool:
-    return Job.objects.filter(state=Job.State.QUEUED).exclude(index_id=index_id).exists()
+class DescribingLater(Exception):
+    """The index is searchable; its descriptions are written by the workers of their own queue."""
+
+
+def asked_again(index_id: int) -> bool:
+    """Whether newer commits arrived while this build runs."""
+    return Job.objects.filter(index_id=index_id, again=True).exists()
 
 
 def claim(index_id: int) -> Lease | None:

@@ -31,7 +31,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from pydantic import BaseModel, ValidationError
 
-from indexing import json_reply
+from indexing import counters, json_reply
 from indexing.errors import LLMBadReply, LLMError, LLMNotConfigured, LLMRefused, LLMUnavailable
 from indexing.models import LLMCall
 
@@ -566,6 +566,11 @@ def _cost(litellm: Any, row: LLMCall) -> float:  # Any: litellm's values
 
 
 def _save(row: LLMCall) -> None:
+    counters.llm_calls.labels(row.purpose, row.error or "ok").inc()
+    counters.llm_tokens.labels(row.purpose, "prompt").inc(row.prompt_tokens)
+    counters.llm_tokens.labels(row.purpose, "completion").inc(row.completion_tokens)
+    counters.llm_cost.labels(row.purpose).inc(row.cost_usd)
+    counters.llm_seconds.labels(row.purpose).observe(row.milliseconds / 1000)
     try:
         row.save(force_insert=True)
     except DatabaseError:  # an answer is worth more than its entry

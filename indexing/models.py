@@ -9,6 +9,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 from django.utils.text import slugify
 
 from indexing.access import Principal
@@ -299,10 +300,23 @@ class Job(models.Model):
         RUNNING = "running"
         DONE = "done"
         FAILED = "failed"
+        PARKED = "parked", "parked: it ended its worker again and again"
         CANCELLED = "cancelled"
+
+    class Queue(models.TextChoices):
+        BUILDS = "builds"
+        DESCRIPTIONS = "descriptions"
+
+    class Priority(models.IntegerChoices):
+        REFRESH = 0, "a round of refreshing"
+        PUSH = 1, "a webhook"
+        PERSON = 2, "a person"
 
     index = models.OneToOneField(Index, on_delete=models.CASCADE, related_name="job")
     state = models.CharField(max_length=9, choices=State, default=State.QUEUED)
+    queue = models.CharField(max_length=12, choices=Queue, default=Queue.BUILDS)
+    priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.PERSON, help_text="Who asked")
+    due_at = models.DateTimeField(default=timezone.now, help_text="Its place in the queue: the earliest goes first")
     attempts = models.PositiveSmallIntegerField(default=0)
     holder = models.CharField(
         max_length=100, blank=True, help_text="host:pid:random of the worker that holds the lease"
@@ -312,6 +326,9 @@ class Job(models.Model):
     cancel_requested = models.BooleanField(default=False)
     again = models.BooleanField(default=False, help_text="Asked for once more while it ran: newer commits arrived")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["state", "queue", "due_at"], name="jobs_in_line")]
 
     def __str__(self) -> str:
         return f"job {self.pk} for index {self.index_id} ({self.state})"

@@ -22,6 +22,7 @@ from indexing.embedding import configured_model
 from indexing.errors import IndexingError
 from indexing.index_writing import usable_manifest
 from indexing.models import Index, Job, Repository
+from indexing.queueing import in_line
 from indexing.sources import Source, check_ref, parse_source
 from indexing.updating import chunking_fingerprint
 
@@ -45,10 +46,10 @@ def refresh_due() -> list[int]:
         return []
     asked = []
     for repository in _due():
-        if Job.objects.filter(state=Job.State.QUEUED).count() >= WAITING_AT_ONCE:
+        if in_line(Job.Queue.BUILDS).count() >= WAITING_AT_ONCE:
             break
         if _claim(repository) and _needs_build(repository):
-            asked.append(request_update(repository).pk)
+            asked.append(request_update(repository, priority=Job.Priority.REFRESH).pk)
     return asked
 
 
@@ -57,7 +58,8 @@ def _due() -> Iterator[Repository]:
     interval = timedelta(minutes=settings.REFRESH_MINUTES)
     now = timezone.now()
     ready = Repository.objects.select_related("mirror").filter(indexes__isnull=False).distinct()
-    ready = ready.exclude(indexes__in=Index.objects.filter(status__in=ACTIVE)).order_by("checked_at", "pk")
+    building = Index.objects.filter(status__in=ACTIVE).exclude(job__queue=Job.Queue.DESCRIPTIONS)
+    ready = ready.exclude(indexes__in=building).order_by("checked_at", "pk")
     for repository in ready.exclude(checked_at__gt=now - (1 - JITTER) * interval)[:ASKED_AT_ONCE]:
         patience = _share(repository) * (UNANSWERED_FACTOR if repository.check_error else 1)
         if repository.checked_at is None or repository.checked_at <= now - patience * interval:
@@ -105,7 +107,7 @@ def request_repair(repository: Repository) -> Index | None:
     if repository.indexes.filter(pk__gt=repository.current_index_id or 0).exists():
         return None
     log.warning("the index of repository %d is damaged; it is made anew", repository.pk)
-    return request_build(repository, rebuild=True)
+    return request_build(repository, rebuild=True, priority=Job.Priority.PUSH)
 
 
 def add_from_shell(text: str, *, name: str = "", ref: str = "") -> tuple[Repository, bool]:

@@ -66,7 +66,7 @@ def _words(latest: Index | None, current: Index | None) -> tuple[str, str]:
     if latest is None:
         return "stale", "Not indexed"
     if latest.status == Index.Status.QUEUED:
-        return "busy", "Waiting"
+        return "busy", "Waiting for descriptions" if current and current.pk == latest.pk else "Waiting"
     if latest.status == Index.Status.BUILDING:
         return "busy", "Updating" if current else "Indexing"
     if latest.status == Index.Status.FAILED:

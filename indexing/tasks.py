@@ -1,7 +1,8 @@
-"""Celery tasks of indexing: build one index, and put builds that were interrupted back into the queue.
+"""Celery tasks of indexing: build the index that is first in line, and put interrupted builds back into the queue.
 
-A message only says "look at this build"; whether there is something to do is decided by the lease (`leases`), so a
-message that is lost, late or delivered twice does no harm.
+A message only wakes a worker. Which build is next is decided by its place (`queueing`), whether there is something to
+do by its lease (`leases`), so a message that is lost, late or delivered twice does no harm. It is acknowledged before
+the work, because brokers deliver again what stays unacknowledged as long as a build may take.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from indexing import leases
+from indexing import leases, queueing
 from indexing.leases import MAX_ATTEMPTS, MESSAGE_SECONDS, holder_is_dead
 from indexing.models import Index, Job
+
+TRIED_AT_ONCE = 5  # of those in line, when other workers are quicker
 
 log = logging.getLogger(__name__)
 
@@ -30,44 +33,60 @@ def _stop(**_signal: object) -> None:
 worker_shutting_down.connect(_stop)  # a build hands itself back between two batches
 
 
-@shared_task(acks_late=True)  # type: ignore[untyped-decorator]  # Celery has no types
-def build(index_id: int) -> None:
+@shared_task(acks_late=False)  # type: ignore[untyped-decorator]  # Celery has no types
+def build(queue: str = Job.Queue.BUILDS) -> None:
+    """One build of this queue; a second worker is woken when more of them wait."""
     from indexing.building import run_build
 
-    run_build(index_id, gives_way=True)
+    for index_id in queueing.in_line(queue).values_list("index_id", flat=True)[:TRIED_AT_ONCE]:
+        if queueing.in_line(queue).exclude(index_id=index_id).exists():
+            _send(queue)
+        if run_build(index_id, gives_way=True):
+            return
 
 
 def enqueue(index_id: int) -> None:
-    """Send the message of a queued build. Without a broker it is logged: `recover_jobs` sends it again later."""
-    again_at = timezone.now() + timedelta(seconds=MESSAGE_SECONDS)
-    if not Job.objects.filter(index_id=index_id, state=Job.State.QUEUED).update(leased_until=again_at):
-        return
+    """Wake a worker for a queued build. Without a broker that is logged: `recover_jobs` does it later."""
+    waiting = Job.objects.filter(index_id=index_id, state=Job.State.QUEUED)
+    queue = waiting.values_list("queue", flat=True).first()
+    if queue and waiting.update(leased_until=timezone.now() + timedelta(seconds=MESSAGE_SECONDS)):
+        _send(queue)
+
+
+def _send(queue: str) -> None:
     try:
-        build.delay(index_id)
+        build.apply_async((queue,), queue=queue, retry=False)
     except (OperationalError, OSError):
-        log.exception("the queue did not take the build of index %d", index_id)
+        log.exception("the broker did not take a message for the queue %s", queue)
 
 
 def recover_jobs() -> list[int]:
     """Called when a worker starts and every few seconds. Returns the index ids it put back into the queue.
 
-    A build whose worker died is queued again, at most MAX_ATTEMPTS times in all; one that was cancelled while nobody
-    worked on it ends.
+    A build whose worker died is queued again, at most MAX_ATTEMPTS times in all, then it is parked; one that was
+    cancelled while nobody worked on it ends.
     """
     for job in _interrupted().select_related("index"):
         if job.cancel_requested:
             _end(job, Job.State.CANCELLED, Index.Status.CANCELLED, "Stopped on request.")
         elif job.attempts >= MAX_ATTEMPTS:
-            _end(job, Job.State.FAILED, Index.Status.FAILED, _exhausted(job))
+            log.error("index %d is parked: its workers ended %d times", job.index_id, job.attempts)
+            _end(job, Job.State.PARKED, Index.Status.FAILED, _exhausted(job))
         else:
             log.warning("the worker %s of index %d is gone; the build is queued again", job.holder, job.index_id)
             _same(job).update(state=Job.State.QUEUED, holder="", leased_until=None)
     for job in Job.objects.filter(state=Job.State.QUEUED, cancel_requested=True).select_related("index"):
         _end(job, Job.State.CANCELLED, Index.Status.CANCELLED, "Stopped on request.")
-    waiting = Job.objects.filter(Q(leased_until=None) | Q(leased_until__lt=timezone.now()), state=Job.State.QUEUED)
-    index_ids = list(waiting.order_by("pk").values_list("index_id", flat=True))
-    for index_id in index_ids:
-        enqueue(index_id)
+    return [index_id for queue in Job.Queue.values for index_id in _wake(queue)]
+
+
+def _wake(queue: str) -> list[int]:
+    """One message for all builds that have waited too long for theirs: a worker that takes one wakes the next."""
+    silent = queueing.in_line(queue).filter(Q(leased_until=None) | Q(leased_until__lt=timezone.now()))
+    index_ids = list(silent.values_list("index_id", flat=True))
+    again_at = timezone.now() + timedelta(seconds=MESSAGE_SECONDS)
+    if silent.update(leased_until=again_at):  # one of several schedulers
+        _send(queue)
     return index_ids
 
 

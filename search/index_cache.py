@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
+from indexing import counters
 from indexing.index_format import MANIFEST, OpenIndex, open_index
 
 # Each open segment holds about 40 mapped files; the system's usual limit is 65,530 maps in a process.
@@ -26,14 +27,20 @@ def opened(directory: Path) -> OpenIndex:
         held = _cache.get(directory)
         if held is not None and held[0] == stamp:
             _cache.move_to_end(directory)
+            counters.index_cache.labels("open").inc()
             return held[1]
     index = open_index(directory)
+    counters.index_cache.labels("opened").inc()
     with _lock:
         _cache[directory] = (stamp, index)
         _cache.move_to_end(directory)
         while len(_cache) > MAX_OPEN:
             _cache.popitem(last=False)
     return index
+
+
+def size() -> int:
+    return len(_cache)
 
 
 def _stamp(directory: Path) -> _Stamp:

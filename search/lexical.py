@@ -93,9 +93,7 @@ def document_frequency(lists: Sequence[Postings], term: int) -> int:
     return sum(int(_find(postings, wanted)[1][0]) for postings in lists)
 
 
-def _find(
-    postings: Postings, wanted: npt.NDArray[np.uint64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _find(postings: Postings, wanted: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Where each wanted term's postings start, and how many it has; 0 for terms that do not occur."""
     hashes = postings.hashes
     if not len(hashes):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from django.conf import settings
 from django.db import connections
 
-from indexing import embedding, llm
+from indexing import counters, embedding, llm
 from indexing.access import Principal
 from indexing.context import shorten_path
 from indexing.errors import EmbeddingError, IndexFormatError
@@ -83,6 +83,7 @@ class _Clock:
         now = time.perf_counter()
         stage = Stage(name, _ms(now - begun), _ms(begun - self.started), llm=llm, state=state, note=note)
         self.stages.append(stage)
+        counters.stage_seconds.labels(name).observe(now - begun)
         self._report(stage)
 
     def _report(self, stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """The settings of a test run: the defaults of the project in a folder of their own, whatever the machine has set.
 
-pytest-django loads settings before any conftest, so what must hold at import is set here.
+pytest-django loads settings before any conftest, so what must hold at import is set here. TEST_DATABASE_URL and
+TEST_BROKER_URL choose other services than SQLite and a queue in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _data = tempfile.mkdtemp(prefix="codebase-assistant-tests-")
 atexit.register(shutil.rmtree, _data, ignore_errors=True)
 os.environ["DATA_DIR"] = _data
 os.environ["SECRET_KEY"] = "only-for-tests-" + "x" * 50
-os.environ["CELERY_BROKER_URL"] = "memory://"
+os.environ["CELERY_BROKER_URL"] = os.environ.get("TEST_BROKER_URL") or "memory://"
+os.environ["DATABASE_URL"] = os.environ.get("TEST_DATABASE_URL", "")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["GIT_CONFIG_GLOBAL"] = os.devnull

@@ -100,6 +100,7 @@ PAGES = {
     "sign_in_link": ("everyone", "GET", ""),
     "sign_out": ("signed in", "POST", ""),
     "healthz": ("everyone", "GET", ""),
+    "readyz": ("everyone", "GET", ""),
     "api-v1:openapi-json": ("everyone", "GET", ""),
     "api-v1:openapi-view": ("everyone", "GET", ""),
 }
@@ -126,8 +127,9 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "delete_conversation": ("API: owner", {}),
     "health": ("everyone", {}),
 }
-# Doors that believe a signature and nothing else: see tests/indexing/test_webhooks.py, tests/assistant/test_slack.py.
-SIGNED = {"webhook", "slack_events", "slack_commands", "slack_interactions"}
+# Doors that believe a signature or a token of their own and nothing else: see tests/indexing/test_webhooks.py,
+# tests/assistant/test_slack.py and tests/assistant/test_metrics_page.py.
+SIGNED = {"webhook", "slack_events", "slack_commands", "slack_interactions", "metrics"}
 READING_CODE = {"blob", "preview", "folder", "references", "changes", "similar_code", "read_code"}
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 from django.db import DatabaseError
 
-from assistant import celery
+from assistant import celery, scheduling
 from indexing import refreshing, tasks
 
 
@@ -20,8 +20,8 @@ def test_it_repeats_its_loops_until_it_stops(monkeypatch: pytest.MonkeyPatch) ->
             raise DatabaseError("locked")
         stopping.set()
 
-    monkeypatch.setattr(celery, "_stopping", stopping)
-    celery._repeat(work, 0.01)
+    monkeypatch.setattr(scheduling, "stopping", stopping)
+    scheduling._repeat(work, 0.01)
     assert len(looked) == 2
 
 
@@ -31,8 +31,8 @@ def test_it_recovers_builds_and_asks_sources_beside_the_tasks(monkeypatch: pytes
     monkeypatch.setattr(refreshing, "refresh_due", called["refresh_due"].set)
     stopping = threading.Event()
     stopping.set()
-    monkeypatch.setattr(celery, "_stopping", stopping)
-    celery._start_loops()
+    monkeypatch.setattr(scheduling, "stopping", stopping)
+    celery._start()
     assert all(event.wait(5) for event in called.values())
 
 

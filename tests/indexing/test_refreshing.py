@@ -9,11 +9,12 @@ import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
-from indexing import building, embedding, leases, refreshing
+from indexing import building, embedding, refreshing, tasks
 from indexing.access import Principal
-from indexing.building import build_now, request_build, run_build
+from indexing.building import build_now, request_build, request_update, run_build
 from indexing.index_format import verify
 from indexing.models import Index, Job, Repository
+from indexing.queueing import in_line
 from indexing.refreshing import refresh_due, request_repair
 from indexing.status import statuses
 from indexing.tasks import build
@@ -200,21 +201,21 @@ def test_it_builds_again_when_newer_commits_came_in_the_meantime(repository: Rep
 def test_it_lets_others_go_first_after_its_turn(
     repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    sent: list[int] = []
-    monkeypatch.setattr(build, "delay", sent.append)
+    sent: list[str] = []
+    monkeypatch.setattr(tasks, "_send", sent.append)
     for name in ("TURN_SECONDS", "TURN_FACTOR", "LOOK_SECONDS"):
         monkeypatch.setattr(building, name, 0)
     commit_files(repo, {f"m{number}.py": f"def function_{number}():\n    return {number}\n" for number in range(4)})
     settings.EMBEDDING_BATCH = 1
-    huge, other = request_build(repository), request_build(make_repository("acme/other"))
-    build(huge.pk)
+    huge, other = request_build(repository), request_update(make_repository("acme/other"))
+    build("builds")
     huge.refresh_from_db()
-    assert (huge.status, huge.job.state, huge.job.attempts, sent[-1]) == ("queued", "queued", 0, huge.pk)
+    assert (huge.status, huge.job.state, huge.job.attempts, sent[-1]) == ("queued", "queued", 0, "builds")
+    assert in_line("builds").first() == Job.objects.get(index=other)
     Job.objects.filter(index=other).update(state=Job.State.DONE)
-    build(huge.pk)
+    build("builds")
     huge.refresh_from_db()
     assert huge.status == "ready"
-    assert not leases.others_wait(huge.pk)
 
 
 def test_it_repairs_a_damaged_index_once_after_a_search_met_it(repository: Repository) -> None:

@@ -22,10 +22,10 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Index ids of the messages that went into the queue."""
-    messages: list[int] = []
-    monkeypatch.setattr(build, "delay", messages.append)
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queues that got a message."""
+    messages: list[str] = []
+    monkeypatch.setattr(tasks, "_send", messages.append)
     return messages
 
 
@@ -44,8 +44,8 @@ def _dead_pid() -> int:
     return process.pid
 
 
-def test_it_builds_what_a_message_names(index: Index) -> None:
-    build(index.pk)
+def test_it_builds_what_waits_when_a_message_comes(index: Index) -> None:
+    build("builds")
     index.refresh_from_db()
     assert (index.status, index.job.state, index.job.attempts) == ("empty", "done", 1)
 
@@ -57,34 +57,34 @@ def test_it_does_nothing_when_a_message_comes_twice(index: Index) -> None:
 
 
 def test_it_ignores_a_message_about_an_index_that_was_removed(index: Index) -> None:
-    pk = index.pk
     index.delete()
-    build(pk)
+    build("builds")
 
 
-def test_it_puts_a_build_without_message_into_the_queue_once(index: Index, sent: list[int]) -> None:
+def test_it_puts_a_build_without_message_into_the_queue_once(index: Index, sent: list[str]) -> None:
     assert recover_jobs() == [index.pk]
     assert recover_jobs() == []
-    assert sent == [index.pk]
+    assert sent == ["builds"]
 
 
-def test_it_sends_another_message_when_the_first_was_lost(index: Index, sent: list[int]) -> None:
+def test_it_sends_another_message_when_the_first_was_lost(index: Index, sent: list[str]) -> None:
     enqueue(index.pk)
     _expire(index)
     recover_jobs()
-    assert sent == [index.pk, index.pk]
+    assert sent == ["builds", "builds"]
 
 
 def test_it_keeps_the_job_when_there_is_no_broker(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_index_id: int) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
         raise OSError("no queue")
 
-    monkeypatch.setattr(build, "delay", refuse)
+    monkeypatch.undo()
+    monkeypatch.setattr(build, "apply_async", refuse)
     enqueue(index.pk)
     assert Job.objects.get().state == "queued"
 
 
-def test_it_takes_over_when_a_lease_ran_out(index: Index, sent: list[int]) -> None:
+def test_it_takes_over_when_a_lease_ran_out(index: Index, sent: list[str]) -> None:
     claim(index.pk)
     assert recover_jobs() == []
     _expire(index)
@@ -93,7 +93,7 @@ def test_it_takes_over_when_a_lease_ran_out(index: Index, sent: list[int]) -> No
     assert Job.objects.get().attempts == 2
 
 
-def test_it_does_not_wait_for_the_lease_of_a_dead_process(index: Index, sent: list[int]) -> None:
+def test_it_does_not_wait_for_the_lease_of_a_dead_process(index: Index, sent: list[str]) -> None:
     lease = claim(index.pk)
     assert lease is not None
     holder = lease.holder.replace(f":{os.getpid()}:", f":{_dead_pid()}:")
@@ -110,14 +110,14 @@ def test_it_knows_whether_a_holder_is_alive(index: Index) -> None:
     assert not holder_is_dead("")
 
 
-def test_it_gives_up_a_build_that_kills_its_worker_again_and_again(index: Index, sent: list[int]) -> None:
+def test_it_gives_up_a_build_that_kills_its_worker_again_and_again(index: Index, sent: list[str]) -> None:
     for _ in range(MAX_ATTEMPTS):
         assert claim(index.pk) is not None
         Index.objects.filter(pk=index.pk).update(status="building", step="chunk", current_path="a/poison.c")
         _expire(index)
         recover_jobs()
     index.refresh_from_db()
-    assert (index.status, index.job.state) == ("failed", "failed")
+    assert (index.status, index.job.state) == ("failed", "parked")
     assert "ended 3 times" in index.error
     assert "step parsing, file a/poison.c" in index.error
     assert claim(index.pk) is None
@@ -154,7 +154,7 @@ def test_it_hands_a_build_back_when_the_worker_is_asked_to_end(tmp_path: Path, m
     monkeypatch.setattr(leases, "stopping", stopping)
     worker_shutting_down.send(sender="worker", sig="TERM", how="Warm", exitcode=0)
     assert stopping.is_set()
-    build(index.pk)
+    build("builds")
     index.refresh_from_db()
     assert (index.active, index.job.state, index.job.attempts, index.job.holder) == (True, "queued", 0, "")
     stopping.clear()

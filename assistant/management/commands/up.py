@@ -167,7 +167,7 @@ def _programs(host: str, port: int) -> list[Program]:
     web = [sys.executable, "-m", "uvicorn", "assistant.asgi:application", "--host", host, "--port", str(port)]
     web += ["--lifespan", "on", "--log-level", "warning", "--no-server-header", "--timeout-graceful-shutdown", "3"]
     # One process: killed with -9 it takes its build with it, and the lease of the build brings it back.
-    builds = [*_worker("indexing"), "--pool", "solo"]
+    builds = [*_worker("builds,descriptions"), "--pool", "solo"]
     # Answers for Slack and the like, which must not wait behind a build; mostly they wait for a model.
     answers = [*_worker("answers"), "--pool", "threads", "--concurrency", str(ANSWERS_AT_ONCE)]
     worker_environment = {
@@ -181,8 +181,9 @@ def _programs(host: str, port: int) -> list[Program]:
     ]
 
 
-def _worker(queue: str) -> list[str]:
-    celery = [sys.executable, "-m", "celery", "--quiet", "-A", "assistant", "worker", "-Q", queue, "-n", f"{queue}@%h"]
+def _worker(queues: str) -> list[str]:
+    name = queues.partition(",")[0]
+    celery = [sys.executable, "-m", "celery", "--quiet", "-A", "assistant", "worker", "-Q", queues, "-n", f"{name}@%h"]
     return [*celery, "--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]
 
 

@@ -1,0 +1,51 @@
+"""What happens without anybody asking: interrupted builds go on, sources are asked for news, old rows go.
+
+Each kind of work has a thread, because one may wait for a host. Schedulers need not know of each other: whatever they
+do is claimed by one conditional update of a row, so two of them do nothing twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from django.db import close_old_connections
+
+RECOVERY_SECONDS = 15.0
+REFRESH_SECONDS = 20.0
+RETENTION_SECONDS = 3600.0
+
+log = logging.getLogger(__name__)
+stopping = threading.Event()
+
+
+def start() -> list[threading.Thread]:
+    """In the background, until `stopping` is set."""
+    from assistant.retention import remove_old
+    from assistant.tasks import recover_answers
+    from indexing.refreshing import refresh_due
+    from indexing.tasks import recover_jobs
+
+    rounds: tuple[tuple[Callable[[], object], float], ...] = (
+        (recover_jobs, RECOVERY_SECONDS),
+        (recover_answers, RECOVERY_SECONDS),
+        (refresh_due, REFRESH_SECONDS),
+        (remove_old, RETENTION_SECONDS),
+    )
+    threads = [threading.Thread(target=_repeat, args=work, daemon=True) for work in rounds]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def _repeat(work: Callable[[], object], seconds: float) -> None:
+    """Whatever goes wrong once, the next round may go well."""
+    while True:
+        try:
+            work()
+        except Exception:
+            log.exception("%r failed; trying again in %.0f s", work, seconds)
+        close_old_connections()
+        if stopping.wait(seconds):
+            return
