@@ -15,6 +15,7 @@ from assistant.errors import SourceNotFound
 from assistant.freshness import GONE, freshness
 from assistant.models import Message
 from assistant.source_view import SourceView, Symbol, read_view
+from assistant.versions import versions
 from indexing.access import Principal
 from indexing.links import blob_url, parse_range
 from indexing.models import Repository
@@ -40,7 +41,10 @@ def code_pane(
         first_line=int(first_line) if first_line.isdecimal() and len(first_line) < 10 else None,
         evidence=evidence,
     )
-    return _context(request, view, message, evidence)
+    at = versions(
+        repository, commit, path, principal=principal, message=message, byte_range=(view.start_byte, view.end_byte)
+    )
+    return _context(request, view, message, evidence) | {"versions": at}
 
 
 def requested_path(request: HttpRequest, *, required: bool = True) -> bytes:
@@ -63,6 +67,9 @@ def _context(request: HttpRequest, view: SourceView, message: Message | None, ev
     permalink = _url(view, None, byte_range=marked, line_range=lines)
     return {
         "view": view,
+        "title": view.name,
+        "repository": view.repository,
+        "commit": view.commit,
         "alone": message is None,
         "number": _number(view, evidence),
         "permalink": permalink,

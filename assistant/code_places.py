@@ -126,6 +126,7 @@ def folder_pane(repository: Repository, commit: str, path: bytes, message: Messa
         raise SourceNotFound(f"There is no such folder in {repository.name} at {commit[:12]}.")
     ordered = sorted(listed, key=lambda entry: not entry.folder)
     return _pane(message, file_name(path) or repository.name) | {
+        "repository": repository,
         "commit": commit,
         "crumbs": crumbs(repository, commit, path, message),
         "entries": [_entry(repository, commit, entry, message) for entry in ordered[:MAX_ENTRIES]],

@@ -19,6 +19,7 @@ from assistant import code_places
 from assistant.code_pane import code_pane, requested_path
 from assistant.errors import SourceNotFound
 from assistant.source_view import read_excerpt
+from assistant.versions import versions
 from assistant.views import beside, cited_in
 from indexing.access import Principal
 from indexing.links import parse_range
@@ -67,7 +68,10 @@ def preview(request: HttpRequest, repository: Repository, commit: str) -> HttpRe
 def folder(request: HttpRequest, repository: Repository, commit: str) -> HttpResponse:
     message = cited_in(request)
     path = requested_path(request, required=False)
-    return beside(request, message, "folder.html", code_places.folder_pane(repository, commit, path, message))
+    pane = code_places.folder_pane(repository, commit, path, message)
+    principal = Principal.of_user(request.user)
+    pane["versions"] = versions(repository, commit, path, principal=principal, message=message, folder=True)
+    return beside(request, message, "folder.html", pane)
 
 
 @of_code

@@ -485,6 +485,23 @@ def blobs_at(mirror_path: Path, commit: str, paths: Collection[bytes]) -> dict[b
     return {path: about.split()[2].decode() for about, _, path in records if about.split()[1] == b"blob"}
 
 
+def objects_at(mirror_path: Path, commits: Collection[str], path: bytes) -> dict[str, str]:
+    """Commit -> id of what it has at `path` ("" is the root); commits without anything there are missing."""
+    if b"\0" in path or b"\n" in path:  # the protocol has one name a line
+        return {}
+    found: dict[str, str] = {}
+    with running(mirror_path, "cat-file", "--batch-check=%(objectname)") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for commit in commits:
+            process.stdin.write(_check_object_id(commit).encode() + b":" + path.strip(b"/") + b"\n")
+            process.stdin.flush()
+            answer = process.stdout.readline().decode("ascii", "replace").strip()
+            if _OBJECT_ID.fullmatch(answer):
+                found[commit] = answer
+    return found
+
+
 def list_folder(mirror_path: Path, commit: str, folder: bytes) -> list[FolderEntry]:
     """What is directly in a folder ("" is the root), in Git's order; empty when there is no such folder."""
     _check_object_id(commit)

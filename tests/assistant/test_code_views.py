@@ -190,3 +190,25 @@ def test_it_lists_blobs_and_folders_with_one_process(shop: Repository) -> None:
     found = git.blobs_at(*at, [b"README.md", b"shop", b"nothing", b"shop/orders.py", b""])
     assert sorted(found) == [b"README.md", b"shop/orders.py"]
     assert git.blobs_at(*at, []) == {}
+
+
+def test_it_offers_branches_and_kept_commits_that_have_the_file(client: Client, user: User, shop: Repository) -> None:
+    client.force_login(user)
+    old = shop.current_index.commit
+    work_tree = Path(shop.mirror.url)
+    newest = commit_files(work_tree, {"shop/orders.py": ORDERS + "\n", "shop/new.py": "x = 1\n"})
+    git.ensure_mirror(shop.mirror)
+    make_index(shop, current=True, commit=newest)
+    stable = Repository.objects.create(mirror=shop.mirror, name="acme/shop-stable", ref="stable", owner=user)
+    make_index(stable, current=True, commit=old)
+    secret = Repository.objects.create(mirror=shop.mirror, name="acme/secret", ref="secret", visibility="private")
+    make_index(secret, current=True, commit=old)
+    html = client.get(url(shop, "blob", "path=shop/orders.py&bytes=0-10")).content.decode()
+    menu = html[html.index('class="pop versions"') : html.index("</details>")]
+    assert [line for line in ("stable", "acme/shop-stable", newest[:7], old[:7]) if line not in menu] == []
+    assert "secret" not in menu
+    assert f"/blob/{old}?path=shop/orders.py" in menu
+    only_new = client.get(url(shop, "blob", "path=shop/new.py")).content.decode()
+    assert 'class="pop versions"' not in only_new
+    folder = client.get(url(shop, "folder", "path=shop")).content.decode()
+    assert f"/folder/{old}?path=shop" in folder
