@@ -1,11 +1,12 @@
 """Every door, every kind of caller, the expected result: one table.
 
 The doors come from the URL configuration and from the API's own description, so that a new door without a row fails
-here. The tools of MCP run the same functions as the API and are checked in `tests/assistant/test_mcp.py`.
+here; so do the tools that the MCP server names.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import Iterator
@@ -14,36 +15,50 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from mcp.server.mcpserver.exceptions import ToolError
 from pytest_django import Settings
 
-from assistant import answering, conversations, tokens
-from assistant.api import api
+from assistant import answering, conversations, mcp, tokens
+from assistant.api import api, caller_of
 from assistant.models import ApiToken, Message, SlackAccount
+from assistant.threads import in_thread
 from indexing import embedding
-from indexing.models import Repository
+from indexing.building import build_now
+from indexing.models import GoldenSet, Repository
 from tests.assistant.scripted import SESSIONS, hit_for, real_repository
 from tests.factories import COMMIT, make_conversation, make_index, make_message, make_repository, make_user
 from tests.indexing.stub_embedder import StubEmbedder
 
 pytestmark = pytest.mark.django_db
 SECRET = "acme/secret"
-CALLERS = ("anonymous", "stranger", "revoked", "restricted token", "member", "owner")
+# Each has another way to, or no way to, the secret repository. A token has no session, so for pages it is nobody.
+CALLERS = (
+    *("anonymous", "stranger", "revoked", "restricted token", "service token elsewhere"),
+    *("service token", "member", "group", "owner"),
+)
+PEOPLE = ("stranger", "revoked", "member", "group", "owner")
+READERS = ("service token", "member", "group", "owner")
 IN, HIDDEN, SIGN_IN = "in", "hidden", "sign in"
 
-# What each rule gives to each of CALLERS. A page takes no token, so there a token is as good as nothing.
+
+def _row(*, signed_out: str = SIGN_IN, tokens: str = SIGN_IN, others: str = IN, readers: str = IN) -> tuple[str, ...]:
+    return (signed_out, others, others, tokens, tokens, tokens, readers, readers, IN)
+
+
+# What each rule gives to each of CALLERS.
 RULES = {
-    "everyone": (IN, IN, IN, IN, IN, IN),
-    "signed in": (SIGN_IN, IN, IN, SIGN_IN, IN, IN),
-    "readers": (SIGN_IN, HIDDEN, HIDDEN, SIGN_IN, IN, IN),
-    "owner": (SIGN_IN, HIDDEN, HIDDEN, SIGN_IN, HIDDEN, IN),
-    "staff": (SIGN_IN, HIDDEN, HIDDEN, SIGN_IN, HIDDEN, HIDDEN),
-    "nobody": (SIGN_IN, HIDDEN, HIDDEN, SIGN_IN, HIDDEN, HIDDEN),
-    "API: token": (SIGN_IN, IN, IN, IN, IN, IN),
-    "API: readers": (SIGN_IN, HIDDEN, HIDDEN, HIDDEN, IN, IN),
-    "API: owner": (SIGN_IN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, IN),
+    "everyone": _row(signed_out=IN, tokens=IN),
+    "signed in": _row(),
+    "readers": _row(others=HIDDEN),
+    "owner": _row(others=HIDDEN, readers=HIDDEN),
+    "staff": (*_row(others=HIDDEN, readers=HIDDEN)[:-1], HIDDEN),
+    "nobody": (*_row(others=HIDDEN, readers=HIDDEN)[:-1], HIDDEN),
+    "API: token": _row(tokens=IN),
+    "API: readers": (SIGN_IN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, IN, IN, IN, IN),
+    "API: owner": (SIGN_IN, *[HIDDEN] * 7, IN),
 }
 
 # Address name -> rule, method, query. `{...}` are the ids of the secret repository and of its owner's conversation.
@@ -91,7 +106,7 @@ PAGES = {
     "delete_repository": ("owner", "POST", ""),
     "dashboard": ("staff", "GET", ""),
     "evaluation": ("staff", "GET", ""),
-    "search": ("signed in", "GET", "?q=acme"),
+    "search": ("signed in", "GET", "?q=cookie+signed"),
     "tokens": ("signed in", "GET", ""),
     "revoke_token": ("owner", "POST", ""),
     "slack_account": ("signed in", "POST", ""),
@@ -116,7 +131,7 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "get_repository_status": ("API: readers", {}),
     "list_skipped_files": ("API: readers", {}),
     "read_code": ("API: readers", {}),
-    "search": ("API: token", {"question": "acme", "trace": True}),
+    "search": ("API: token", {"question": "How is the cookie signed?", "trace": True}),
     "ask": ("API: token", {"question": "acme", "wait": False}),
     "get_answer": ("API: owner", {}),
     "follow_answer": ("API: owner", {}),
@@ -127,10 +142,21 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "delete_conversation": ("API: owner", {}),
     "health": ("everyone", {}),
 }
+# Tool -> arguments. Each tells of the secret repository, and only to its readers.
+TOOLS: dict[str, dict[str, Any]] = {
+    "mcp: search_code": {"question": "How is the cookie signed?"},
+    "mcp: read_code": {"path": "src/sessions.py"},
+    "mcp: list_repositories": {},
+    "mcp: ask": {"question": "How is the cookie signed?"},
+}
 # Doors that believe a signature or a token of their own and nothing else: see tests/indexing/test_webhooks.py,
 # tests/assistant/test_slack.py and tests/assistant/test_metrics_page.py.
 SIGNED = {"webhook", "slack_events", "slack_commands", "slack_interactions", "metrics"}
 READING_CODE = {"blob", "preview", "folder", "references", "changes", "similar_code", "read_code"}
+SEARCHING = {"search", *TOOLS}
+# Doors whose reply names the secret repository to who may read it, so that silence towards others means something.
+TELLING = {"repositories", "complete", "search", "dock", "list_repositories", "get_repository"}
+TELLING |= READING_CODE - {"preview"}
 
 
 def _names(patterns: list[Any], namespace: str = "") -> Iterator[str]:
@@ -192,17 +218,24 @@ class World:
 @pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> World:
     settings.SLACK_BOT_TOKEN = settings.SLACK_SIGNING_SECRET = "set"
-    monkeypatch.setattr(answering, "start_answer", lambda message_id: None)
+    door = request.getfixturevalue("door")
+    if door not in TOOLS:
+        monkeypatch.setattr(answering, "start_answer", lambda message_id: None)
     monkeypatch.setattr(embedding, "get_embedder", StubEmbedder)
-    users = {name: make_user(name) for name in ("stranger", "revoked", "member", "owner")}
+    users = {name: make_user(name) for name in PEOPLE}
     private = {"owner": users["owner"], "visibility": "private"}
-    if request.getfixturevalue("door") in READING_CODE:
+    if door in READING_CODE | SEARCHING:
         repository = real_repository(tmp_path, {"src/sessions.py": SESSIONS}, SECRET, **private)
+        if door in SEARCHING:
+            build_now(repository)
+            repository.refresh_from_db()
     else:
         repository = make_repository(SECRET, **private)
         make_index(repository, current=True)
     repository.members.set([users["member"], users["revoked"]])
     repository.members.remove(users["revoked"])
+    repository.groups.add(Group.objects.create(name="readers"))
+    users["group"].groups.add(Group.objects.get())
     message = make_message(make_conversation(users["owner"], title=SECRET), question=SECRET, state=Message.State.DONE)
     token, _secret = tokens.create(users["owner"], SECRET, scopes=["read"])
     account = SlackAccount.objects.create(user=users["owner"], team_id="T1", slack_user_id="U1")
@@ -212,11 +245,19 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 def _authorization(world: World, caller: str) -> dict[str, str]:
     if caller == "anonymous":
         return {}
-    restricted = caller == "restricted token"
-    user = world.users["owner" if restricted else caller]
-    only = [make_repository()] if restricted else None
-    _token, secret = tokens.create(user, caller, scopes=ApiToken.Scope.values, repositories=only)
-    return {"Authorization": f"Bearer {secret}"}
+    return {"Authorization": f"Bearer {_secret_of(world, caller)}"}
+
+
+def _secret_of(world: World, caller: str) -> str:
+    scopes, owner = ApiToken.Scope.values, world.users["owner"]
+    match caller:
+        case "restricted token":
+            return tokens.create(owner, caller, scopes=scopes, repositories=[make_repository()])[1]
+        case "service token elsewhere":
+            return tokens.create_service(owner, caller, scopes=scopes, repositories=[make_repository()])[1]
+        case "service token":
+            return tokens.create_service(owner, caller, scopes=scopes, repositories=[world.repository])[1]
+    return tokens.create(world.users[caller], caller, scopes=scopes)[1]
 
 
 def _outcome(response: Any) -> str:
@@ -233,8 +274,10 @@ def _tells(response: Any) -> bool:
 
 def _check(door: str, rule: str, caller: str, response: Any) -> None:
     assert _outcome(response) == RULES[rule][CALLERS.index(caller)], f"{caller} at {door}: {response.status_code}"
-    if caller not in ("member", "owner"):
+    if caller not in READERS:
         assert not _tells(response), f"{caller} reads the name of the secret repository at {door}"
+    elif door in TELLING and _outcome(response) == IN:
+        assert _tells(response), f"{caller} does not see the secret repository at {door}"
 
 
 @pytest.mark.parametrize("door", PAGES)
@@ -246,7 +289,7 @@ def test_it_lets_into_pages_whom_the_table_says(door: str, world: World) -> None
         client = Client()
         if caller in world.users:
             client.force_login(world.users[caller])
-        headers = _authorization(world, caller) if caller == "restricted token" else {}
+        headers = _authorization(world, caller) if caller not in PEOPLE else {}
         form["request_id"] = str(uuid.uuid4())
         send = client.post if method == "POST" else client.get
         _check(door, rule, caller, send(address, form if method == "POST" else None, headers=headers))
@@ -274,6 +317,30 @@ def test_it_lets_into_the_api_whom_the_table_says(door: str, world: World) -> No
         _check(door, rule, caller, response)
 
 
+async def test_it_has_a_row_for_every_tool_of_the_mcp_server() -> None:
+    assert {f"mcp: {tool.name}" for tool in await mcp.make_server().list_tools()} == set(TOOLS)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("door", TOOLS)
+def test_it_tells_agents_only_what_their_token_may_read(door: str, world: World) -> None:
+    place = {"repository_id": world.repository.pk, "commit": world.ids["commit"]} if "read_code" in door else {}
+    for caller in CALLERS[1:]:
+        text = asyncio.run(_called(_secret_of(world, caller), door.removeprefix("mcp: "), TOOLS[door] | place))
+        told = SECRET in text or "def sign" in text
+        assert told == (caller in READERS), f"{caller} at {door}: {text}"
+
+
+async def _called(secret: str, tool: str, arguments: dict[str, Any]) -> str:
+    caller = await in_thread(caller_of, secret)
+    assert caller is not None
+    mcp.current_caller.set(caller)
+    try:
+        return str(await mcp.make_server().call_tool(tool, arguments))
+    except ToolError as error:
+        return str(error)
+
+
 @pytest.mark.parametrize("caller", ["anonymous", "stranger", "owner"])
 def test_it_answers_an_unsigned_webhook_as_if_there_were_no_repository(caller: str) -> None:
     owner = make_user("owner")
@@ -295,16 +362,43 @@ def test_it_keeps_the_admin_for_staff(caller: str) -> None:
         assert client.get(address).status_code == 302
 
 
+@pytest.mark.parametrize("door", ["blob"])  # a repository whose code can be read
+def test_it_shows_a_shared_answer_to_readers_of_its_sources_alone(door: str, world: World) -> None:
+    message = _answered(world.users["owner"], world.repository)
+    share = conversations.share(message.conversation)
+    for caller in PEOPLE:
+        client = Client()
+        client.force_login(world.users[caller])
+        html = client.get(f"/s/{share.token}/").content.decode()
+        assert ("sign_of_the_secret" in html) == (SECRET in html) == (caller in READERS), caller
+
+
+@pytest.mark.parametrize("door", ["blob"])
+def test_it_names_a_golden_set_to_readers_of_one_of_its_repositories_alone(door: str, world: World) -> None:
+    GoldenSet.objects.create(name="payments").repositories.add(world.repository)
+    for caller in PEOPLE:
+        client = Client()
+        client.force_login(world.users[caller])
+        offered = client.get("/complete/?typed=@set/pay").content.decode()
+        assert ("payments" in offered) == (caller in READERS), caller
+
+
+def _answered(person: User, repository: Repository) -> Message:
+    message = conversations.start_message(person, "Where?", request_id=uuid.uuid4())
+    conversations.claim(message.pk)
+    conversations.store_evidence(message.pk, 1, [hit_for(repository, "src/sessions.py", "def sign")])
+    text = "In `sign_of_the_secret` [1]."
+    ending = conversations.Ending(Message.State.DONE, [], answer=text, answered_by="ollama/llama3.1", cited=[1])
+    conversations.finish(message.pk, 1, ending)
+    return message
+
+
 def test_it_shows_a_person_whose_right_was_revoked_no_answer_from_there(tmp_path: Path) -> None:
     """The question is theirs and stays; what was read from the repository goes."""
     person = make_user("revoked")
     repository = real_repository(tmp_path, {"src/sessions.py": SESSIONS}, SECRET, visibility="private")
     repository.members.add(person)
-    message = conversations.start_message(person, "Where?", request_id=uuid.uuid4())
-    conversations.claim(message.pk)
-    conversations.store_evidence(message.pk, 1, [hit_for(repository, "src/sessions.py", "def sign")])
-    ending = conversations.Ending(Message.State.DONE, [], answer="In `sign_of_the_secret` [1].", cited=[1])
-    conversations.finish(message.pk, 1, ending)
+    message = _answered(person, repository)
     repository.members.clear()
     client = Client()
     client.force_login(person)
