@@ -22,6 +22,7 @@ from markdown_it.token import Token
 from assistant.models import Citation
 from indexing import git
 from indexing.errors import GitError
+from indexing.highlighting import drawn
 from indexing.offsets import LineIndex
 
 logger = logging.getLogger(__name__)
@@ -111,12 +112,12 @@ def without_markers(text: str) -> str:
 
 def place_label(file_name: str, start_line: int, end_line: int) -> str:
     lines = f"{start_line}" if start_line == end_line else f"{start_line}–{end_line}"
-    return f"{file_name}:{lines}"
+    return f"{drawn(file_name)}:{lines}"
 
 
 def place_title(repository: str, path: str, lines: tuple[int, int], bytes_: tuple[int, int]) -> str:
     which = f"line {lines[0]}" if lines[0] == lines[1] else f"lines {lines[0]}–{lines[1]}"
-    return f"{repository} {path}, {which}, bytes {bytes_[0]:,}–{bytes_[1]:,}"
+    return f"{repository} {drawn(path)}, {which}, bytes {bytes_[0]:,}–{bytes_[1]:,}"
 
 
 def verify(places: Sequence[Place]) -> list[bool]:

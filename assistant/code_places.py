@@ -21,6 +21,7 @@ from assistant.source_view import Excerpt, Row, check_commit, read_excerpt
 from indexing import git
 from indexing.access import Principal
 from indexing.errors import EmbeddingError, GitError
+from indexing.highlighting import drawn
 from indexing.links import blob_url
 from indexing.masking import mask_secrets
 from indexing.models import Repository
@@ -108,7 +109,7 @@ def file_name(path: bytes) -> str:
 
 
 def _shown(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")
+    return drawn(name.decode("utf-8", "backslashreplace"))
 
 
 # --- panes

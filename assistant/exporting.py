@@ -1,4 +1,7 @@
-"""A conversation as Markdown or as JSON: questions, answers and where each passage is. No source text is added."""
+"""A conversation as Markdown or as JSON: questions, answers and where each passage is. No source text is added.
+
+The Markdown is as inert as the page: whatever program shows the file, it runs and loads nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import Any
 
 from assistant import conversations
 from assistant.citations import Evidence, withheld
+from assistant.inert_markdown import closed, inert, plain
 from assistant.models import Conversation, Message
 from indexing.access import Principal
 
@@ -15,14 +19,16 @@ Json = dict[str, Any]  # Any: JSON
 def to_markdown(conversation: Conversation, principal: Principal) -> str:
     rows = list(conversation.messages.order_by("position"))
     evidence = conversations.evidence_of(rows, principal)
-    parts = [f"# {conversation.title or 'Conversation'}"]
+    parts = [f"# {plain(conversation.title) or 'Conversation'}"]
     for row in rows:
         sources = evidence[row.pk]
         hidden = withheld(sources)
-        parts.append(f"## {row.question}")
-        parts.append("This answer draws on code that you cannot read any more." if hidden else row.answer.strip())
+        parts.append(f"## {plain(row.question)}")
+        parts.append(
+            "This answer draws on code that you cannot read any more." if hidden else closed(row.answer.strip())
+        )
         parts.append("\n".join(_source_line(item.number, item.title) for item in sources if item.citation))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return inert("\n\n".join(part for part in parts if part) + "\n")
 
 
 def to_json(conversation: Conversation, principal: Principal) -> Json:
@@ -71,4 +77,4 @@ def _place(item: Evidence) -> Json:
 
 
 def _source_line(number: int, title: str) -> str:
-    return f"- [{number}] {title}"
+    return f"- [{number}] {plain(title)}"

@@ -18,7 +18,7 @@ from assistant.errors import SourceNotFound
 from assistant.models import Citation
 from indexing import git, walking
 from indexing.errors import GitError
-from indexing.highlighting import Piece, highlighted_pieces, split_line, to_html
+from indexing.highlighting import Piece, drawn, highlighted_pieces, split_line, to_html
 from indexing.masking import mask_secrets
 from indexing.models import Index, Repository
 from indexing.offsets import LineIndex
@@ -94,7 +94,7 @@ class SourceView:
 
     @property
     def display_path(self) -> str:
-        return self.path.decode("utf-8", "backslashreplace")
+        return drawn(self.path.decode("utf-8", "backslashreplace"))
 
     @property
     def name(self) -> str:

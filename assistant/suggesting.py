@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from indexing.errors import IndexFormatError
+from indexing.highlighting import drawn
 from indexing.index_format import DefinitionRecord, Segment
 from indexing.models import Repository
 from search.index_cache import opened
@@ -75,7 +76,7 @@ def _in_segment(segment: Segment, name: str) -> Iterator[Suggestion]:
             continue
         seen.add(path)
         text = _WORDING[definition.kind].format(name=definition.name)
-        yield Suggestion(text, f"@{name}", path.decode("utf-8", "backslashreplace"))
+        yield Suggestion(text, f"@{name}", drawn(path.decode("utf-8", "backslashreplace")))
         if len(seen) == SUGGESTIONS:
             return
 

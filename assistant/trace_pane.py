@@ -17,6 +17,7 @@ from assistant.exchanges import evidence_links
 from assistant.models import Message
 from assistant.stages import total_milliseconds
 from indexing.access import Principal
+from indexing.highlighting import drawn
 
 Json = dict[str, Any]  # Any: JSON
 _LABELS = {
@@ -135,7 +136,7 @@ def _row(hit: Json, number: int, legs: Sequence[Leg], reason: str) -> CandidateR
         number=number,
         name=re.split(r"\.|::|#", hit["symbol"])[-1] or hit["kind"],
         symbol=hit["symbol"],
-        file=str(hit["path"]).rsplit("/", 1)[-1],
+        file=drawn(str(hit["path"]).rsplit("/", 1)[-1]),
         start_line=hit["start_line"],
         end_line=hit["end_line"],
         cells=[Cell(score, leg.most) if score > 0 else None for score, leg in zip(scores, legs, strict=True)],

@@ -98,7 +98,12 @@ def to_html(pieces: Iterable[Piece]) -> str:
 
 def visible(text: str) -> str:
     """Escaped, with invisible characters drawn: controls as their pictures, the rest by number."""
-    return _INVISIBLE.sub(_picture, escape(text))
+    return drawn(escape(text))
+
+
+def drawn(text: str) -> str:
+    """Not escaped: for names that templates show, which could hide or reorder what stands around them."""
+    return _INVISIBLE.sub(_picture, text)
 
 
 def _picture(match: re.Match[str]) -> str:

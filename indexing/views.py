@@ -23,6 +23,7 @@ from indexing.audit import record
 from indexing.building import request_build
 from indexing.errors import IndexingError
 from indexing.forms import AddRepositoryForm, RepositorySettingsForm, choosable_groups
+from indexing.highlighting import drawn
 from indexing.models import Index, Job, Mirror, Repository, RepositoryQuerySet
 from indexing.sources import Source
 from indexing.status import RepositoryStatus, statuses
@@ -95,7 +96,8 @@ def skipped_files(request: HttpRequest, repository_id: int) -> HttpResponse:
     repository = _visible(request, repository_id)
     files = repository.current_index.skip_list if repository.current_index else ()
     labels = dict(SkipReason.choices)
-    rows = [(file.path, labels.get(file.reason, file.reason), file.detail) for file in files[:SKIPPED_FILES_SHOWN]]
+    shown = files[:SKIPPED_FILES_SHOWN]
+    rows = [(drawn(file.path), labels.get(file.reason, file.reason), file.detail) for file in shown]
     return render(request, "skipped_files.html", {"repository": repository, "rows": rows})
 
 

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_GET
 
 from indexing import llm
 from indexing.access import Principal
+from indexing.highlighting import drawn
 from indexing.links import blob_url
 from search.marking import marked_lines
 from search.pipeline import search
@@ -161,7 +162,7 @@ def _files(groups: Sequence[Sequence[Hit]], result: SearchResult, question: str)
     for rank, group in enumerate(groups, start=1):
         passages = [_passage(hit, next(texts), question) for hit in group[:PASSAGES_SHOWN]]
         passages += [_passage(hit, "", question) for hit in group[PASSAGES_SHOWN:]]
-        folder, _, name = group[0].display_path.rpartition("/")
+        folder, _, name = drawn(group[0].display_path).rpartition("/")
         first = passages[0]
         files.append(
             FileResult(rank, group[0].repository, group[0].repository_id in golden, folder, name, first.href, passages)
