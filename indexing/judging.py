@@ -14,18 +14,22 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from pydantic import BaseModel, Field
 
 from indexing import llm
-from indexing.chunk_checks import check_file
+from indexing.chunk_checks import check_file, check_rows
 from indexing.chunking import Chunk, chunk_file
 from indexing.errors import LLMBadReply, LLMError
 from indexing.masking import mask_secrets
 from indexing.models import ChunkReview, Repository
 from indexing.walking import SkippedEntry, SourceFile, decode, walk
+
+if TYPE_CHECKING:
+    from indexing.embedding import Embedder
 
 MAX_EXAMPLES = 200  # stored places of problems; counts are complete
 MAX_REMARK_CHARS = 300
@@ -58,7 +62,7 @@ class Judgement(BaseModel):
 
 
 @dataclass(slots=True)
-class _Checked:
+class Checked:
     """What the automatic checks found so far, and the sample taken on the way."""
 
     files: int = 0
@@ -81,7 +85,7 @@ def judge_chunks(repository: Repository, *, sample: int, on_file: Callable[[int]
     """
     index = repository.current_index
     assert index is not None
-    checked = _check_all(repository, index.commit, sample, on_file)
+    checked = check_all(repository.mirror.path, index.commit, sample=sample, on_file=on_file)
     marked, notice = _judge_sample(checked.sample, repository.pk)
     marks = [row[name] for row in marked for name in MARKS]
     return ChunkReview.objects.create(
@@ -98,12 +102,23 @@ def judge_chunks(repository: Repository, *, sample: int, on_file: Callable[[int]
     )
 
 
-def _check_all(repository: Repository, commit: str, sample: int, on_file: Callable[[int], None]) -> _Checked:
-    checked = _Checked()
+def check_all(
+    git_path: Path,
+    commit: str,
+    *,
+    on_file: Callable[[int], None],
+    sample: int = 0,
+    embedder: Embedder | None = None,
+) -> Checked:
+    """Automatic checks over every file of a commit that is indexed; with an embedder, over the embedded texts as well.
+
+    Raises GitError when the repository cannot be read.
+    """
+    checked = Checked()
     chooser = random.Random(commit)  # noqa: S311 (a sample, not a secret)
-    entries = walk(repository.mirror.path, commit, max_file_bytes=settings.MAX_FILE_BYTES)
+    entries = walk(git_path, commit, max_file_bytes=settings.MAX_FILE_BYTES)
     for source in (entry for entry in entries if not isinstance(entry, SkippedEntry)):
-        for chunk in _check(source, checked):
+        for chunk in _check(source, checked, embedder):
             checked.chunks += 1
             _maybe_take(checked, source, chunk, sample, chooser)
         checked.files += 1
@@ -111,10 +126,15 @@ def _check_all(repository: Repository, commit: str, sample: int, on_file: Callab
     return checked
 
 
-def _check(source: SourceFile, checked: _Checked) -> Iterator[Chunk]:
+def _check(source: SourceFile, checked: Checked, embedder: Embedder | None) -> Iterator[Chunk]:
     try:
         chunked = chunk_file(source)
         problems = check_file(source, chunked, max_chars=settings.CHUNK_MAX_CHARS)
+        if chunk_file(source) != chunked:
+            checked.add("unsteady", source.path, 1, f"{len(chunked.chunks)} chunks the first time")
+        if embedder is not None:
+            count, most = embedder.count_tokens, embedder.max_tokens
+            problems += check_rows(source, chunked, count_tokens=count, max_tokens=most)
     except Exception as error:  # noqa: BLE001 (that a file raises is what a review is there to tell)
         checked.add("exception", source.path, 1, type(error).__name__)
         return
@@ -123,7 +143,7 @@ def _check(source: SourceFile, checked: _Checked) -> Iterator[Chunk]:
     yield from chunked.chunks
 
 
-def _maybe_take(checked: _Checked, source: SourceFile, chunk: Chunk, sample: int, chooser: random.Random) -> None:
+def _maybe_take(checked: Checked, source: SourceFile, chunk: Chunk, sample: int, chooser: random.Random) -> None:
     """Every chunk has the same chance, and no more than the sample is kept (Vitter 1985, algorithm R)."""
     if len(checked.sample) < sample:
         checked.sample.append((source, chunk))

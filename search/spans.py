@@ -47,8 +47,8 @@ class Answer:
 
 
 def documented(source: SourceFile) -> Iterator[Function]:
-    """Plain UTF-8 files of code outside of tests."""
-    if source.route != "code" or not source.offsets.is_identity or _TESTS.search(source.path):
+    """Files of code outside of tests."""
+    if source.route != "code" or _TESTS.search(source.path):
         return
     syntax = parse(source.text, source.language)
     names = Counter(definition.qualified_name for definition in syntax.parsed.definitions)
@@ -57,7 +57,8 @@ def documented(source: SourceFile) -> Iterator[Function]:
             continue
         question, cuts = _documentation(source, syntax, definition)
         if len(question) >= MIN_QUESTION_CHARS:
-            yield Function(source.path, definition.qualified_name, question[:MAX_QUESTION_CHARS], cuts)
+            places = tuple((source.offsets.to_raw(start), source.offsets.to_raw(end)) for start, end in cuts)
+            yield Function(source.path, definition.qualified_name, question[:MAX_QUESTION_CHARS], places)
 
 
 def _is_askable(definition: Definition) -> bool:
@@ -91,9 +92,11 @@ def without_documentation(source: SourceFile, functions: Sequence[Function]) -> 
 
 
 def place_of(source: SourceFile, function: Function) -> tuple[int, int] | None:
-    """Where a function is in the copy; None when its file reads differently without the documentation."""
+    """Bytes of a function in the copy; None when its file reads differently without the documentation."""
     found = [d for d in parse(source.text, source.language).parsed.definitions if d.qualified_name == function.name]
-    return (found[0].start_byte, found[0].end_byte) if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    return source.offsets.to_raw(found[0].start_byte), source.offsets.to_raw(found[0].end_byte)
 
 
 def judge(hits: Sequence[Hit], path: bytes, place: tuple[int, int]) -> Answer:

@@ -8,6 +8,7 @@ definition, where nothing is cut before its body. A function is a chunk of its o
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,10 +23,20 @@ _TINY_CHARS = 60  # a definition with a body is its own chunk from here on ...
 _SMALL_CHARS = 200  # ... one without a body (a prototype, an equation) from here on; so long may a glued header be
 _LEFTOVER_CHARS = 100  # less than this joins its neighbour even above the target
 _STAYS_WITH_PREVIOUS = frozenset({"getter", "setter", "function_body", "pragma", "where", "heredoc_body"})
-_ALTERNATIVES = frozenset({"else", "else_clause", "catch", "catch_clause", "catch_block", "finally", "finally_clause"})
+_ALTERNATIVES = frozenset(
+    "else else_clause else_if_clause elseif_clause elsif catch catch_clause catch_block finally finally_clause "
+    "finally_block".split()
+)
+_BRACKETED_VALUES = frozenset("tuple map list array dictionary set parenthesized_expression text content".split())
+_PARTING_PREFIXES = frozenset({"attribute_item", "decorator", "annotation"})
+_OPENING_TOKENS = frozenset({"{", "(", "["})
 _CLOSED_BLOCKS = frozenset({b"}", b")", b"end"})
 _CLOSED_ITEMS = frozenset({b"},", b"),", b"],", b"end,"})
 _CLOSERS = (b"}", b")", b"]", b"end", b";", b",", b"</")
+_DOCSTRING = re.compile(rb"\s*[rRuU]{0,2}(\"\"\"|''').*?\1", re.S)
+_OPERATOR = re.compile(rb"[%+\-*/|&?:<>=^.~!]|(?:and|or)\b")
+_OPENS = re.compile(rb"(?:[{(\[:]|[-=]>|\b(?:do|then|begin|in|of)|\bdo[ \t]*\|[^|\n]*\|)\Z")
+_MAX_OPENER_BYTES = 200  # looked at, at the end of a segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +54,7 @@ def chunk(text: Text, syntax: Syntax, sizes: Sizes) -> list[Span]:
     """Primary spans that tile the text, and an outline for every container that was opened."""
     assert syntax.tree is not None
     parsed = syntax.parsed
-    cuts = _definition_cuts(text, parsed.definitions, _candidate_cuts(text, syntax, sizes), sizes)
+    cuts = _definition_cuts(text, syntax, _candidate_cuts(text, syntax, sizes), sizes)
     ranges = bounded(text, _refined(text, syntax, tile(text, [0, *cuts], len(text.data)), sizes), sizes)
     segments = _merge(text, parsed.definitions, _segments(text, parsed.definitions, ranges), sizes)
     spans = [_name(segment, parsed) for segment in segments]
@@ -68,6 +79,9 @@ def _candidate_cuts(text: Text, syntax: Syntax, sizes: Sizes) -> set[int]:
 
 def _child_cuts(node: Node, data: bytes) -> Iterator[int]:
     """A comment begins the unit below it, unless a blank line parts them."""
+    if node.type == "token_tree":
+        yield from _token_cuts(node, data)
+        return
     previous: Node | None = None
     comment_end = -1
     for child in node.children:
@@ -87,6 +101,20 @@ def _child_cuts(node: Node, data: bytes) -> Iterator[int]:
         previous = child
 
 
+def _token_cuts(node: Node, data: bytes) -> Iterator[int]:
+    """Macros of Rust are mere tokens: a part begins behind a closed brace or a semicolon."""
+    is_closed = True
+    for child in node.children:
+        if is_closed and child.type not in _OPENING_TOKENS and starts_line(data, child.start_byte):
+            if not data.startswith(_CLOSERS, child.start_byte):
+                yield child.start_byte
+            is_closed = False
+        if data[child.start_byte : child.start_byte + 1] == b"{" or child.type == ";":
+            is_closed = child.type in ("token_tree", ";")
+        elif child.type != ",":
+            is_closed = child.type in _OPENING_TOKENS
+
+
 def _follows_closer(data: bytes, offset: int, closers: frozenset[bytes]) -> bool:
     """`} else {` may be cut after its brace, `}, {` after its comma."""
     line = data[max(0, offset - 200) : offset]
@@ -94,7 +122,7 @@ def _follows_closer(data: bytes, offset: int, closers: frozenset[bytes]) -> bool
 
 
 def _is_prefix(node_type: str) -> bool:
-    return "comment" in node_type or node_type in ("attribute_item", "decorator", "annotation", "haddock")
+    return "comment" in node_type or node_type in _PARTING_PREFIXES or node_type == "haddock"
 
 
 def _content_end(node: Node, data: bytes) -> int:
@@ -109,7 +137,7 @@ def _may_begin(child: Node, previous: Node | None, data: bytes) -> bool:
     """Not a closer, not a body that opens on its own line, nothing that completes what is before it."""
     if child.type in _STAYS_WITH_PREVIOUS or data.startswith(_CLOSERS, child.start_byte):
         return False
-    if data[child.start_byte : child.start_byte + 1] in (b"{", b"(", b"["):
+    if data[child.start_byte : child.start_byte + 1] in (b"{", b"(", b"[") and child.type not in _BRACKETED_VALUES:
         return previous is None or not previous.is_named or previous.type == child.type
     return True
 
@@ -132,8 +160,8 @@ class _Opener:
         start, end = node.start_byte, node.end_byte
         position = self._node_definitions.get(node.id, -1)
         definition = self._definitions[position] if position >= 0 else None
-        if definition is not None:
-            start, end = min(start, definition.start_byte), max(end, definition.end_byte)
+        if definition is not None and start <= definition.name_byte < end:  # not a later clause of the same name
+            start = min(start, definition.start_byte)
         if end - start <= self._sizes.target_chars:
             return False
         size = self._text.chars(start, end)
@@ -155,24 +183,34 @@ class _Opener:
         return False
 
 
-def _definition_cuts(text: Text, definitions: tuple[Definition, ...], candidates: set[int], sizes: Sizes) -> list[int]:
+def _definition_cuts(text: Text, syntax: Syntax, candidates: set[int], sizes: Sizes) -> list[int]:
     """Candidates in front of a body move to where their definition begins, documentation included."""
     cuts = sorted(candidates)
     kept = set(cuts)
-    for definition in definitions:
+    for definition in syntax.parsed.definitions:
         first = bisect_left(cuts, definition.start_byte)
         if first == len(cuts) or cuts[first] > definition.head_byte:
             continue
         kept.add(definition.start_byte)
-        for cut in cuts[bisect_right(cuts, definition.start_byte) : bisect_left(cuts, _guard(text, definition, sizes))]:
+        guard_start, guard_end = _guard(text, definition, syntax.prefixes, sizes)
+        for cut in cuts[bisect_right(cuts, guard_start) : bisect_left(cuts, guard_end)]:
             kept.discard(cut)
     return sorted(kept)
 
 
-def _guard(text: Text, definition: Definition, sizes: Sizes) -> int:
-    """Up to here a definition is not cut, documentation included."""
-    header = text.chars(definition.start_byte, definition.body_byte)
-    return definition.body_byte if header <= sizes.max_chars else definition.name_byte + 1
+def _guard(text: Text, definition: Definition, prefixes: tuple[tuple[int, int], ...], sizes: Sizes) -> tuple[int, int]:
+    """Between these offsets a definition is not cut: its documentation, decorators, header and docstring.
+
+    Where they are too large together, its name stays with the last decorator or comment.
+    """
+    start, head = definition.start_byte, definition.head_byte
+    docstring = _DOCSTRING.match(text.data, definition.body_byte, definition.end_byte)
+    if docstring and text.chars(start, docstring.end()) <= sizes.max_chars:
+        return start, docstring.end()
+    if text.chars(start, definition.body_byte) <= sizes.max_chars:
+        return start, definition.body_byte
+    last = bisect_left(prefixes, (head, -1)) - 1
+    return max(start, prefixes[last][0]) if last >= 0 else start, definition.name_byte + 1
 
 
 def _refined(text: Text, syntax: Syntax, ranges: list[tuple[int, int]], sizes: Sizes) -> list[tuple[int, int]]:
@@ -184,7 +222,7 @@ def _refined(text: Text, syntax: Syntax, ranges: list[tuple[int, int]], sizes: S
         start, end = stack.pop()
         parts = [(start, end)]
         if end - start > sizes.max_chars and text.chars(start, end) > sizes.max_chars:
-            guards = [(d.start_byte, _guard(text, d, sizes)) for d in _definitions_in(definitions, start, end)]
+            guards = [_guard(text, d, syntax.prefixes, sizes) for d in _definitions_in(definitions, start, end)]
             parts = tile(text, [start, *_inner_cuts(text.data, syntax, (start, end), guards, sizes)], end)
         if len(parts) == 1:
             fitting.append((start, end))
@@ -201,18 +239,32 @@ def _definitions_in(definitions: tuple[Definition, ...], start: int, end: int) -
 def _inner_cuts(
     data: bytes, syntax: Syntax, inside: tuple[int, int], guards: Sequence[tuple[int, int]], sizes: Sizes
 ) -> list[int]:
-    """Cuts of the outermost node that offers any, found along the largest children; none inside `guards`."""
+    """Cuts of the outermost nodes that offer any; none inside `guards`."""
     start, end = inside
-    node = syntax.tree.root_node.descendant_for_byte_range(start, end - 1) if syntax.tree else None
-    while node is not None:
-        cuts = {cut for cut in _child_cuts(node, data) if start < cut < end}
+    level = [syntax.tree.root_node.descendant_for_byte_range(start, end - 1)] if syntax.tree else []
+    while level:
+        nodes = [node for node in level if node is not None]
+        cuts = {cut for node in nodes for cut in _part_cuts(node, data) if start < cut < end}
         if free := sorted(cut for cut in cuts if not any(first < cut < last for first, last in guards)):
             return free
-        children = [child for child in node.children if child.start_byte < end and child.end_byte > start]
-        largest = max(children, key=lambda child: child.end_byte - child.start_byte, default=None)
-        is_worth_it = largest is not None and largest.end_byte - largest.start_byte > sizes.target_chars
-        node = largest if is_worth_it else None
+        level = [
+            child
+            for node in nodes
+            for child in node.children
+            if min(child.end_byte, end) - max(child.start_byte, start) > sizes.target_chars
+        ]
     return []
+
+
+def _part_cuts(node: Node, data: bytes) -> Iterator[int]:
+    """Where a node that is too large may be cut: at operators and decorators that begin a line as well."""
+    yield from _child_cuts(node, data)
+    if node.type == "token_tree":
+        return
+    for child in node.children[1:]:
+        is_operator = not child.is_named and _OPERATOR.match(data, child.start_byte)
+        if (is_operator or child.type in _PARTING_PREFIXES) and starts_line(data, child.start_byte):
+            yield child.start_byte
 
 
 def bounded(text: Text, ranges: list[tuple[int, int]], sizes: Sizes) -> list[tuple[int, int]]:
@@ -262,23 +314,42 @@ def _is_real(text: Text, definition: Definition) -> bool:
 
 def _merge(text: Text, definitions: tuple[Definition, ...], segments: list[_Segment], sizes: Sizes) -> list[_Segment]:
     """Small neighbours first up to the size that their surroundings ask for, then what is left over alone."""
-    merged: list[_Segment] = []
+    groups: list[list[_Segment]] = []
     for segment in segments:
-        if merged and _may_merge(text, definitions, merged[-1], segment, sizes):
-            merged[-1] = _joined(merged[-1], segment)
+        if groups and _may_merge(text, definitions, _joined(groups[-1]), segment, sizes):
+            groups[-1].append(segment)
         else:
-            merged.append(segment)
+            groups.append([*_opening(text, groups, segment, sizes), segment])
+    merged = [_joined(group) for group in groups]
     kept: list[_Segment] = []
     for segment in merged:
         if kept and _is_left_over(text, kept[-1], segment, sizes):
-            kept[-1] = _joined(kept[-1], segment)
+            kept[-1] = _joined([kept[-1], segment])
         else:
             kept.append(segment)
     return kept
 
 
-def _joined(last: _Segment, segment: _Segment) -> _Segment:
-    return _Segment(last.start, segment.end, last.owner, last.is_header, last.is_real or segment.is_real)
+def _opening(text: Text, groups: list[list[_Segment]], segment: _Segment, sizes: Sizes) -> list[_Segment]:
+    """Takes from the last group what opens the unit that `segment` goes on with: `} finally {`, `switch (x) {`."""
+    taken: list[_Segment] = []
+    while groups and _opens(text, last := groups[-1][-1]) and not (last.is_header or segment.is_header):
+        if last.owner != segment.owner or text.chars(last.start, segment.end) > sizes.max_chars:
+            break
+        taken.insert(0, groups[-1].pop())
+        if not groups[-1]:
+            groups.pop()
+            break
+    return taken
+
+
+def _opens(text: Text, segment: _Segment) -> bool:
+    return _OPENS.search(text.data[max(segment.start, segment.end - _MAX_OPENER_BYTES) : segment.end]) is not None
+
+
+def _joined(group: Sequence[_Segment]) -> _Segment:
+    first, last = group[0], group[-1]
+    return _Segment(first.start, last.end, first.owner, first.is_header, any(segment.is_real for segment in group))
 
 
 def _may_merge(

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from indexing.chunk_checks import CHECKS, Problem, check_file
+from indexing import chunk_checks
+from indexing.chunk_checks import CHECKS, Problem, check_file, check_rows
 from indexing.chunking import Chunk, ChunkedFile, chunk_file
+from indexing.context import EmbeddedTexts
 from indexing.walking import SourceFile
 from tests.indexing.sources import make_source
 
@@ -93,3 +95,43 @@ def test_it_exempts_outlines_and_endpoints_from_the_ceiling() -> None:
     whole = replace(chunk, kind="endpoint")
     chunked = ChunkedFile((whole, replace(chunk, role="outline")), chunk_file(source).parsed)
     assert check_file(source, chunked, max_chars=50) == []
+
+
+def test_it_sees_a_docstring_in_another_chunk() -> None:
+    content = f'def add(total):\n    """Adds up."""\n{BODY}'
+    assert "orphaned_doc" in _checks("a.py", content, '"""Adds')
+
+
+def test_it_sees_long_documentation_that_would_fit() -> None:
+    lines = "// Words about what it does, and then some more.\n" * 20  # nearly a thousand characters
+    assert "orphaned_doc" in _checks("a.go", f"package a\n\n{lines}func Add() int {{\n\treturn 1\n}}\n", "func Add")
+
+
+def test_it_sees_documentation_that_the_grammar_takes_for_something_else() -> None:
+    content = "namespace N\n{\n    [Marked]\n    class A { int P; }\n}\n"
+    assert "orphaned_doc" in _checks("a.cs", content, "class A")
+
+
+def test_it_sees_what_opens_the_next_chunk() -> None:
+    content = f"def f(total):\n{BODY * 4}    for one in total:\n        first()\n{f'    {BODY}' * 20}"
+    found = _problems("a.py", content, "first()")
+    assert ("dangling_opener", 6) in [(problem.check, problem.line) for problem in found]
+
+
+def _count(text: str) -> int:
+    return len(text.split()) + 2
+
+
+def test_it_finds_nothing_wrong_with_our_own_rows() -> None:
+    source = make_source("A.java", f"class A {{\n  @Override\n  void f() {{\n{BODY * 20}  }}\n}}\n")
+    assert list(check_rows(source, chunk_file(source), count_tokens=_count, max_tokens=40)) == []
+
+
+def test_it_sees_rows_above_the_window_and_words_that_no_row_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_source("a.py", FUNCTION)
+    chunked = chunk_file(source)
+    monkeypatch.setattr(
+        chunk_checks, "embedded_texts", lambda *_, **__: [EmbeddedTexts(("import os " * 20,), "")] * len(chunked.chunks)
+    )
+    found = list(check_rows(source, chunked, count_tokens=_count, max_tokens=20))
+    assert [(problem.check, problem.line) for problem in found] == [("window", 1), ("window", 4), ("lost_words", 4)]

@@ -236,3 +236,68 @@ def test_it_leaves_closing_tags_with_what_they_close() -> None:
     row = "<p>Some words that fill a line of text in this page.</p>\n"
     content = f"<div>\n<div>\n{row * 40}</div>\n</div>\n" * 4
     assert not any(piece.startswith("</") for piece in texts(content, chunk("a.html", content)))
+
+
+LINE = "total = total + step(total, 'words that fill a line')"
+
+
+def _chunks_of(path: str, content: str) -> list[str]:
+    return texts(content, chunk(path, content))
+
+
+def test_it_begins_a_part_with_what_opens_it() -> None:
+    cases = "".join(f"      case {number}:\n" + f"        {LINE};\n" * 6 for number in range(6))
+    before = f"    {LINE};\n" * 7
+    content = f"function f(total) {{\n{before}    switch (total) {{\n{cases}    }}\n}}\n"
+    parts = _chunks_of("a.js", content)
+    assert len(parts) > 2
+    assert not any(part.endswith(("{", ":")) for part in parts)
+    assert any(part.startswith("switch (total) {\n      case 0:") for part in parts)
+
+
+def test_it_keeps_a_docstring_with_its_function() -> None:
+    docstring = '"""Adds up.\n\n' + "    About the sum of what is there.\n" * 15 + '    """'
+    content = f"def add(total):\n    {docstring}\n" + f"    {LINE}\n" * 20 + "    return total\n"
+    first = _chunks_of("a.py", content)[0]
+    assert first.startswith("def add(total):")
+    assert first.endswith('"""')
+
+
+def test_it_cuts_too_many_decorators_between_them() -> None:
+    decorators = "".join(
+        f'@click.option(\n    "--name-{number}",\n    help="What this option is for, in some words.",\n)\n'
+        for number in range(20)
+    )
+    parts = _chunks_of("a.py", f"{decorators}def run(total):\n    return total\n")
+    assert len(parts) > 1
+    assert all(part.startswith("@click.option(") for part in parts)
+    assert parts[-1].endswith("return total")
+
+
+def test_it_cuts_a_chain_of_calls_at_a_call() -> None:
+    calls = "".join(f"    .step{number}(() => {{\n" + f"      {LINE};\n" * 5 + "    })\n" for number in range(6))
+    parts = _chunks_of("a.js", f"function f(total) {{\n  return start(total)\n{calls}    .end();\n}}\n")
+    assert len(parts) > 2
+    assert all(part.startswith((".step", "function")) for part in parts)
+
+
+def test_it_cuts_between_the_clauses_of_a_function() -> None:
+    clauses = "\n".join(
+        f"f {number} total =\n  result\n  where\n    result = " + " ++ ".join([f'"words {number}"'] * 20)
+        for number in range(8)
+    )
+    parts = _chunks_of("A.hs", f"module A where\n\n{clauses}\n")
+    assert len(parts) > 2
+    assert all(part.startswith(("f ", "module")) for part in parts)
+
+
+def test_it_cuts_macros_of_rust_behind_their_items() -> None:
+    items = "".join(
+        f"    impl<T> Read for Kind{number}<T>\n    where\n        T: Clone,\n    {{\n"
+        + f"        fn read(&self) {{ {LINE}; }}\n" * 5
+        + "    }\n"
+        for number in range(6)
+    )
+    parts = _chunks_of("a.rs", f"make_all! {{\n{items}}}\n")
+    assert len(parts) > 1
+    assert all(part.startswith(("impl<T>", "make_all!")) for part in parts)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from indexing import judging
+from indexing.chunking import ChunkedFile
 from indexing.git import ensure_mirror
 from indexing.judging import judge_chunks
 from indexing.models import ChunkReview, LLMCall, Mirror, Repository
+from indexing.walking import SourceFile
 from tests.factories import head, make_index, make_repo, make_repository
 from tests.fake_llm import FakeLLM, ProviderError
+from tests.indexing.stub_embedder import StubEmbedder
 
 pytestmark = pytest.mark.django_db
 
@@ -117,3 +122,37 @@ def test_its_report_escapes_what_repositories_say(repository: Repository, staff_
     html = staff_client.get(f"/admin/indexing/chunkreview/{review.pk}/change/").content.decode()
     assert "&lt;b&gt;.py:3" in html
     assert "acme/shapes" in staff_client.get("/admin/indexing/chunkreview/").content.decode()
+
+
+@pytest.fixture
+def stub_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexing.management.commands.judge_chunks.get_embedder", StubEmbedder)
+
+
+@pytest.mark.usefixtures("stub_embedder")
+def test_it_checks_checkouts_that_are_not_indexed(tmp_path: Path) -> None:
+    make_repo(tmp_path, {"shapes.py": AREA}, name="one")
+    make_repo(tmp_path, {"notes.md": "# Notes\n\nWords.\n"}, name="two")
+    out = StringIO()
+    call_command("judge_chunks", path=[tmp_path], stdout=out)
+    assert out.getvalue().splitlines()[-1] == "2 checkouts, 2 files, 3 chunks, 0 problems"
+    assert not ChunkReview.objects.exists()
+
+
+@pytest.mark.usefixtures("stub_embedder")
+def test_it_fails_when_a_file_is_cut_differently_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = make_repo(tmp_path, {"shapes.py": AREA})
+    chunk_file, readings = judging.chunk_file, itertools.count()
+
+    def unsteady(source: SourceFile) -> ChunkedFile:
+        chunked = chunk_file(source)
+        return replace(chunked, chunks=chunked.chunks[1:]) if next(readings) else chunked
+
+    monkeypatch.setattr(judging, "chunk_file", unsteady)
+    with pytest.raises(CommandError, match="1 unsteady"):
+        call_command("judge_chunks", path=[repo], stdout=StringIO())
+
+
+def test_it_says_when_a_folder_has_no_checkout(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="No Git checkout in"):
+        call_command("judge_chunks", path=[tmp_path])

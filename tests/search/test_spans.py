@@ -52,6 +52,17 @@ def test_it_takes_the_documentation_out_and_finds_the_function_again(path: str, 
     assert copy.raw[slice(*place)].decode().split("\n")[0] in ("def open(self, at):", "func Open() bool {")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_it_takes_documentation_out_of_files_in_any_encoding(encoding: str) -> None:
+    source = make_source("a.go", GO.encode(encoding))
+    [function] = documented(source)
+    copy = make_source("a.go", without_documentation(source, [function]))
+    assert "serves customers" not in copy.raw.decode(encoding)
+    place = place_of(copy, function)
+    assert place is not None
+    assert copy.raw[slice(*place)].decode(copy.encoding).startswith("func Open() bool {")
+
+
 def test_it_leaves_tests_and_other_files_out() -> None:
     assert list(documented(make_source("tests/test_a.py", PYTHON))) == []
     assert list(documented(make_source("a.md", "# A\n"))) == []
