@@ -1,4 +1,4 @@
-"""What people ask, what they got and whether it helped. Read-only.
+"""What people ask, what they got and whether it helped: to be read, and the first only with STAFF_SEES_QUESTIONS.
 
 Who is not a superuser sees only conversations whose evidence all lies in repositories they may read: an answer tells
 about the code it was made from.
@@ -6,9 +6,13 @@ about the code it was made from.
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.conf import settings
 from django.contrib import admin
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from assistant import tokens
 from assistant.audit import AuditEventAdmin
@@ -32,8 +36,18 @@ def readable_conversations(request: HttpRequest) -> QuerySet[Conversation]:
 admin.site.register(AuditEvent, AuditEventAdmin)
 
 
+class QuestionsAdmin(RecordAdmin):
+    """Who asked what: here only where STAFF_SEES_QUESTIONS allows it, for superusers too."""
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # Any: a row of any model
+        return settings.STAFF_SEES_QUESTIONS and super().has_view_permission(request, obj)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return settings.STAFF_SEES_QUESTIONS and super().has_module_permission(request)
+
+
 @admin.register(Conversation)
-class ConversationAdmin(RecordAdmin):
+class ConversationAdmin(QuestionsAdmin):
     list_display = ("title", "owner", "questions", "created_at", "updated_at")
     search_fields = ("title", "owner__username")
     date_hierarchy = "created_at"
@@ -48,7 +62,7 @@ class ConversationAdmin(RecordAdmin):
 
 
 @admin.register(Message)
-class MessageAdmin(RecordAdmin):
+class MessageAdmin(QuestionsAdmin):
     list_display = ("question_start", "asked_by", "state", "answered_by", "rating", "problem", "created_at")
     list_filter = ("state", "mode", "feedback__helpful", "answered_by")
     search_fields = ("question", "conversation__owner__username")
@@ -87,15 +101,38 @@ class MessageAdmin(RecordAdmin):
 
 @admin.register(Feedback)
 class FeedbackAdmin(RecordAdmin):
-    list_display = ("helpful", "reason", "comment", "message", "user", "created_at")
+    """Opinions are for staff to read; whose they are, and about which question, only with STAFF_SEES_QUESTIONS."""
+
+    fields = list_display = ("helpful", "reason", "comment", "question", "user", "created_at")
     list_filter = ("helpful", "reason")
-    search_fields = ("comment", "message__question")
+    actions = ("evaluate",)
     date_hierarchy = "created_at"
     list_select_related = ("message", "user")
     ordering = ("-created_at",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Feedback]:
         return Feedback.objects.filter(message__conversation__in=readable_conversations(request))
+
+    def get_fields(self, request: HttpRequest, obj: Feedback | None = None) -> tuple[str, ...]:
+        return self.get_list_display(request)
+
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
+        names = () if settings.STAFF_SEES_QUESTIONS else ("question", "user")
+        return tuple(name for name in self.list_display if name not in names)
+
+    def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
+        return ("comment", "message__question") if settings.STAFF_SEES_QUESTIONS else ("comment",)
+
+    @admin.display(description="question")
+    def question(self, feedback: Feedback) -> str:
+        return feedback.message.question[:120]
+
+    def has_evaluate_permission(self, request: HttpRequest) -> bool:
+        return settings.STAFF_SEES_QUESTIONS and request.user.has_perm("search.add_question")
+
+    @admin.action(description="Make an evaluation question of the first one chosen", permissions=["evaluate"])
+    def evaluate(self, request: HttpRequest, queryset: QuerySet[Feedback]) -> HttpResponse:
+        return redirect("add_evaluation_question", queryset[0].message_id)
 
 
 @admin.register(ApiToken)

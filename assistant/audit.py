@@ -6,12 +6,11 @@ reader may not see are left out, for superusers nothing is.
 
 from __future__ import annotations
 
-import csv
-
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from assistant.tables import csv_response
 from indexing.access import Principal
 from indexing.admin import RecordAdmin
 from indexing.models import AuditEvent
@@ -32,15 +31,5 @@ class AuditEventAdmin(RecordAdmin):
 
     @admin.action(description="Export as CSV")
     def export(self, request: HttpRequest, queryset: QuerySet[AuditEvent]) -> HttpResponse:
-        response = HttpResponse(content_type="text/csv; charset=utf-8")
-        response["Content-Disposition"] = 'attachment; filename="audit.csv"'
-        write = csv.writer(response).writerow
-        write(COLUMNS)
-        for event in queryset:
-            write([event.at.isoformat(), *(_inert(getattr(event, column)) for column in COLUMNS[1:])])
-        return response
-
-
-def _inert(cell: str) -> str:
-    """Spreadsheets run cells that begin like this."""
-    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+        rows = ([event.at.isoformat(), *(getattr(event, name) for name in COLUMNS[1:])] for event in queryset)
+        return csv_response("audit.csv", COLUMNS, rows)

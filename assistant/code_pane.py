@@ -13,7 +13,7 @@ from assistant.citations import Evidence
 from assistant.code_places import crumbs, page_url, place_url
 from assistant.errors import SourceNotFound
 from assistant.freshness import GONE, freshness
-from assistant.models import Message
+from assistant.models import Citation, Message
 from assistant.source_view import SourceView, Symbol, read_view
 from assistant.versions import versions
 from indexing.access import Principal
@@ -71,7 +71,8 @@ def _context(request: HttpRequest, view: SourceView, message: Message | None, ev
         "repository": view.repository,
         "commit": view.commit,
         "alone": message is None,
-        "number": _number(view, evidence),
+        "number": (number := _number(view, evidence)),
+        "copied_url": reverse("citation_copied", args=[message.pk, number]) if message and number else "",
         "permalink": permalink,
         "absolute_permalink": request.build_absolute_uri(permalink),
         "earlier_url": _window_url(view, message, view.earlier),
@@ -125,9 +126,13 @@ def _number(view: SourceView, evidence: list[Evidence]) -> int | None:
     """The n of [n] when exactly this range is cited."""
     for item in evidence:
         row = item.citation
-        if row and bytes(row.path) == view.path and (row.start_byte, row.end_byte) == (view.start_byte, view.end_byte):
+        if row and _at(row) == (view.repository.pk, view.commit, view.path, view.start_byte, view.end_byte):
             return item.number
     return None
+
+
+def _at(row: Citation) -> tuple[int | None, str, bytes, int, int]:
+    return row.repository_id, row.commit, bytes(row.path), row.start_byte, row.end_byte
 
 
 def _hosting_name(url: str) -> str:

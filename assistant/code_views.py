@@ -15,7 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
-from assistant import code_places
+from assistant import citation_uses, code_places
 from assistant.code_pane import code_pane, requested_path
 from assistant.errors import SourceNotFound
 from assistant.source_view import read_excerpt
@@ -52,6 +52,8 @@ def blob(request: HttpRequest, repository: Repository, commit: str) -> HttpRespo
     """A file: beside the conversation it is cited in when the address names one, else alone."""
     message = cited_in(request)
     pane = code_pane(request, repository, commit, message, Principal.of_user(request.user))
+    if pane["number"]:
+        citation_uses.count(repository, "opened")
     return beside(request, message, "viewer.html", pane)
 
 

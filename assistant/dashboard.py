@@ -1,7 +1,7 @@
 """The staff's dashboard: how the assistant is used, what it costs, and which answers did not help.
 
-Counts are for all staff. What a person asked is shown only with STAFF_SEES_QUESTIONS, and only for answers made from
-code that the looking person may read.
+Counts are for all staff. Opinions are listed for answers made from code that the looking person may read, and what a
+person asked only with STAFF_SEES_QUESTIONS.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from assistant.admin import readable_conversations
+from assistant.citation_uses import citation_uses
+from assistant.feedback_page import readable_feedback
 from assistant.models import Feedback, Message
 from assistant.usage import UNANSWERED, usage
-from assistant.usage_charts import days_chart, stages_chart, weeks_chart
+from assistant.usage_charts import days_chart, stages_chart, uses_chart, weeks_chart
+from indexing.access import Principal
 
 PERIODS = (7, 30, 90)
 LISTED = 30
@@ -30,6 +33,7 @@ def dashboard(request: HttpRequest) -> HttpResponse:
     asked = request.GET.get("days", "")
     days = int(asked) if asked in map(str, PERIODS) else 30
     found = usage(days)
+    uses = citation_uses(days, Principal.of_user(request.user))
     context = {
         "usage": found,
         "days": days,
@@ -37,18 +41,19 @@ def dashboard(request: HttpRequest) -> HttpResponse:
         "days_chart": days_chart(found.days),
         "weeks_chart": weeks_chart(found.weeks),
         "stages_chart": stages_chart(found.stages),
+        "uses": uses,
+        "uses_chart": uses_chart(uses),
         "names_shown": settings.STAFF_SEES_QUESTIONS,
         "not_helpful": _not_helpful(request),
+        "may_add": settings.STAFF_SEES_QUESTIONS and request.user.has_perm("search.add_question"),
         "unanswered": _unanswered(request) if settings.STAFF_SEES_QUESTIONS else [],
     }
     return render(request, "dashboard.html", context)
 
 
-def _not_helpful(request: HttpRequest) -> list[tuple[Feedback, Message | None]]:
-    """The newest ones; with the question only where policy and rights allow it."""
-    rows = list(Feedback.objects.filter(helpful=False).order_by("-created_at")[:LISTED])
-    shown = _shown(request).in_bulk([row.message_id for row in rows]) if settings.STAFF_SEES_QUESTIONS else {}
-    return [(row, shown.get(row.message_id)) for row in rows]
+def _not_helpful(request: HttpRequest) -> list[Feedback]:
+    """The newest ones about code that the looking person may read."""
+    return list(readable_feedback(request).filter(helpful=False)[:LISTED])
 
 
 def _unanswered(request: HttpRequest) -> list[Message]:

@@ -10,7 +10,9 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from assistant.citation_uses import citation_uses
 from assistant.models import Feedback, Message
+from indexing.access import Principal
 from search.charts import HEIGHT, MARGIN, WIDTH, charts
 from search.models import EvaluationRun
 
@@ -29,6 +31,7 @@ def evaluation(request: HttpRequest) -> HttpResponse:
         "height": HEIGHT,
         "margin": MARGIN,
         "usage": _usage(),
+        "uses": citation_uses(USAGE_DAYS, Principal.of_user(request.user)),
         "days": USAGE_DAYS,
     }
     return render(request, "evaluation.html", context)

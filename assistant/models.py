@@ -86,7 +86,8 @@ class Conversation(models.Model):
         ordering = ["-updated_at"]
 
     def __str__(self) -> str:
-        return self.title or str(self.pk)
+        """Without its title: that tells what was asked, also where the admin only lists what goes with a person."""
+        return f"conversation {self.pk}"
 
 
 class Message(models.Model):
@@ -127,7 +128,7 @@ class Message(models.Model):
         constraints = [models.UniqueConstraint(fields=["conversation", "position"], name="one_message_per_position")]
 
     def __str__(self) -> str:
-        return self.question[:80]
+        return f"message {self.pk}"
 
     @property
     def continuable(self) -> bool:
@@ -199,6 +200,21 @@ class Citation(models.Model):
     @property
     def file_name(self) -> str:
         return self.display_path.rsplit("/", 1)[-1]
+
+
+class CitationUse(models.Model):
+    """How often cited passages of a repository were opened and copied on one day. Not by whom, nor in which answer."""
+
+    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="+")
+    day = models.DateField()
+    opened = models.PositiveIntegerField(default=0)
+    copied = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["repository", "day"], name="one_row_per_repository_and_day")]
+
+    def __str__(self) -> str:
+        return f"{self.repository_id} on {self.day}: {self.opened} opened, {self.copied} copied"
 
 
 class Feedback(models.Model):

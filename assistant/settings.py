@@ -305,7 +305,7 @@ SLACK_BOT_TOKEN = _text("SLACK_BOT_TOKEN")
 SLACK_SIGNING_SECRET = _text("SLACK_SIGNING_SECRET")
 SLACK_API_URL = _text("SLACK_API_URL", "https://slack.com/api/")
 
-# Privacy: may staff see on the dashboard what single people asked?
+# Privacy: may staff see what single people asked (dashboard, administration, export)?
 STAFF_SEES_QUESTIONS = _bool("STAFF_SEES_QUESTIONS", False)
 
 # Days after which rows are removed; 0 keeps them for ever.

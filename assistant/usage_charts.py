@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from assistant.citation_uses import CitationUses
 from assistant.usage import Day, StageTime, Week
 
 WIDTH, HEIGHT = 705, 190
@@ -16,9 +18,24 @@ ROW = 38
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 
 
+Stack = tuple[date, int, int]  # a day, the lower and the upper part of its bar
+
+
 def days_chart(days: Sequence[Day]) -> SafeString:
+    stacks = [(day.day, day.answered, day.unanswered) for day in days]
+    asked, missed = sum(day.answered + day.unanswered for day in days), sum(day.unanswered for day in days)
+    return _stacks(stacks, ("answered", "unanswered"), f"Questions per day: {asked} in total, {missed} unanswered")
+
+
+def uses_chart(uses: CitationUses) -> SafeString:
+    stacks = [(day.day, day.opened, day.copied) for day in uses.days]
+    said = f"Citations per day: {uses.opened} opened, {uses.copied} copied"
+    return _stacks(stacks, ("opened", "copied"), said)
+
+
+def _stacks(days: Sequence[Stack], words: tuple[str, str], said: str) -> SafeString:
     """Two stacked bars a day."""
-    step = _step(max((day.answered + day.unanswered for day in days), default=0), lines=4)
+    step = _step(max((lower + upper for _, lower, upper in days), default=0), lines=4)
     most = step * 4
     scale = (BOTTOM - TOP) / most
     room = (WIDTH - LEFT) / max(len(days), 1)
@@ -30,31 +47,32 @@ def days_chart(days: Sequence[Day]) -> SafeString:
             for value in range(0, most + 1, step)
         ),
     )
-    bars = format_html_join("", "{}", ((_day(day, LEFT + n * room, room, scale),) for n, day in enumerate(days)))
+    bars = format_html_join(
+        "", "{}", ((_bar(stack, words, LEFT + n * room, room, scale),) for n, stack in enumerate(days))
+    )
     every = max(1, len(days) // 5)
     labels = format_html_join(
         "",
         '<text x="{}" y="179" text-anchor="middle">{}</text>',
         (
-            (round(LEFT + (n + 0.5) * room, 1), f"{day.day:%-d %b}")
-            for n, day in enumerate(days)
+            (round(LEFT + (n + 0.5) * room, 1), f"{day:%-d %b}")
+            for n, (day, _, _) in enumerate(days)
             if n % every == every // 2
         ),
     )
-    asked, missed = sum(day.answered + day.unanswered for day in days), sum(day.unanswered for day in days)
-    said = f"Questions per day: {asked} in total, {missed} unanswered"
     return _svg("chart chart--wide", WIDTH, HEIGHT, said, axis + bars + labels)
 
 
-def _day(day: Day, left: float, room: float, scale: float) -> SafeString:
+def _bar(stack: Stack, words: tuple[str, str], left: float, room: float, scale: float) -> SafeString:
     width, x = round(room * 0.68, 1), round(left + room * 0.16, 1)
-    answered, unanswered = day.answered * scale, day.unanswered * scale
+    day, first, second = stack
+    lower, upper = first * scale, second * scale
     return format_html(
         '<g><title>{}</title><rect class="k1" x="{}" y="{}" width="{}" height="{}"/>'
         '<rect class="k4" x="{}" y="{}" width="{}" height="{}"/></g>',
-        f"{day.day:%-d %B}: {day.answered} answered, {day.unanswered} unanswered",
-        *(x, round(BOTTOM - answered, 1), width, round(answered, 1)),
-        *(x, round(BOTTOM - answered - unanswered, 1), width, round(max(0.0, unanswered - 1), 1)),
+        f"{day:%-d %B}: {first} {words[0]}, {second} {words[1]}",
+        *(x, round(BOTTOM - lower, 1), width, round(lower, 1)),
+        *(x, round(BOTTOM - lower - upper, 1), width, round(max(0.0, upper - 1), 1)),
     )
 
 

@@ -24,7 +24,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
-from assistant import answering, completing, conversations, exporting, live_answer
+from assistant import answering, citation_uses, completing, conversations, exporting, live_answer
 from assistant.citations import Evidence
 from assistant.context_processors import conversation_groups
 from assistant.errors import AssistantError, InvalidQuestion
@@ -198,6 +198,17 @@ def feedback(request: HttpRequest, message_id: uuid.UUID) -> HttpResponse:
         comment=data.get("comment", ""),
     )
     return _answer(request, message, "feedback")
+
+
+@require_POST
+def citation_copied(request: HttpRequest, message_id: uuid.UUID, number: int) -> HttpResponse:
+    """Counted, nothing else; sent when somebody copies the passage in the viewer."""
+    message = _message(request, message_id)
+    rows = message.citations.filter(attempt=message.attempt, number=number, repository__in=_repositories(request))
+    row = get_object_or_404(rows.select_related("repository"))
+    assert row.repository is not None  # it is among those
+    citation_uses.count(row.repository, "copied")
+    return HttpResponse(status=204)
 
 
 def _answer(request: HttpRequest, message: Message, part: str = "answer") -> HttpResponse:

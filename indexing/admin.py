@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
@@ -475,6 +476,14 @@ class LLMCallAdmin(RecordAdmin):
     date_hierarchy = "created_at"
     list_select_related = ("repository", "user")
     ordering = ("-pk",)
+    fields = list_display
+
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
+        """Who asked when is as much theirs as what they asked."""
+        return tuple(name for name in self.list_display if name != "user" or settings.STAFF_SEES_QUESTIONS)
+
+    def get_fields(self, request: HttpRequest, obj: LLMCall | None = None) -> tuple[str, ...]:
+        return self.get_list_display(request)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LLMCall]:
         return LLMCall.objects.filter(Q(repository=None) | Q(repository__in=_visible(request)))

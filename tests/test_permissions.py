@@ -83,6 +83,7 @@ PAGES = {
     "continue_answer": ("owner", "POST", ""),
     "edit_question": ("owner", "POST", ""),
     "feedback": ("owner", "POST", ""),
+    "citation_copied": ("nobody", "POST", ""),  # the message has no citations; see test_citation_uses.py
     "trace": ("owner", "GET", ""),
     "trace_json": ("owner", "GET", ""),
     "blob": ("readers", "GET", "?path=src/sessions.py"),
@@ -107,6 +108,10 @@ PAGES = {
     "dashboard": ("staff", "GET", ""),
     "evaluation": ("staff", "GET", ""),
     "search": ("signed in", "GET", "?q=cookie+signed"),
+    "feedback_csv": ("staff", "GET", ""),
+    "feedback_json": ("staff", "GET", ""),
+    "add_evaluation_question": ("staff", "GET", ""),
+    "search": ("signed in", "GET", "?q=acme"),
     "tokens": ("signed in", "GET", ""),
     "revoke_token": ("owner", "POST", ""),
     "slack_account": ("signed in", "POST", ""),
@@ -210,6 +215,7 @@ class World:
             "conversation_id": self.message.conversation_id,
             "message_id": self.message.pk,
             "token_id": self.token.pk,
+            "number": 1,
             "token": "made-up",
             "account_id": self.slack_account.pk,
         }

@@ -159,6 +159,12 @@
   document.addEventListener("focusout", (event) => { if (previewable(event)) hidePreview(); });
   document.addEventListener("scroll", hidePreview, true);
 
+  // --- copies of cited code are counted, not what was copied
+  function countCopy(from) {
+    if (from.dataset.counted) post(from.dataset.counted);
+  }
+  document.addEventListener("copy", (event) => { const code = event.target.closest?.("[data-code]"); if (code) countCopy(code); });
+
   // --- what can be done with selected code
   let selectionTimer;
   function offerForSelection() {
@@ -453,6 +459,7 @@
       toggleDrawer(body.dataset.drawer !== "open");
     } else if ((hit = at("[data-copy-text]"))) {
       copy(hit.dataset.copyText);
+      countCopy(hit);
     } else if ((hit = at("[data-copy]"))) {
       const box = hit.closest(".codebox");
       copy($("pre", box)?.textContent ?? $$(".code li", box).map((line) => line.lastElementChild.textContent).join("\n"));

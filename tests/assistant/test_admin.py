@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from assistant.models import Citation, Feedback, Message
 from indexing.models import Repository
@@ -11,6 +11,11 @@ from tests.factories import COMMIT, make_conversation, make_message, make_reposi
 
 pytestmark = pytest.mark.django_db
 PAGES = ["/admin/assistant/conversation/", "/admin/assistant/message/", "/admin/assistant/feedback/"]
+
+
+@pytest.fixture(autouse=True)
+def questions_are_shown(settings: Settings) -> None:
+    settings.STAFF_SEES_QUESTIONS = True
 
 
 @pytest.fixture
@@ -88,3 +93,27 @@ def test_it_changes_nothing(staff_client: Client, user: User) -> None:
     page = f"/admin/assistant/message/{message.pk}/change/"
     assert staff_client.get(page).status_code == 200
     assert staff_client.post(page, {"answer": "other"}).status_code == 403
+
+
+@pytest.mark.parametrize("name", ["lead", "superuser"])
+def test_it_tells_nobody_who_asked_what_against_the_policy(
+    name: str, client: Client, lead: User, settings: Settings
+) -> None:
+    settings.STAFF_SEES_QUESTIONS = False
+    asker = make_user("asker")
+    message = ask(asker, "How are sessions kept?", make_repository())
+    if name == "superuser":
+        client.force_login(make_user("root", is_staff=True, is_superuser=True))
+    assert client.get(PAGES[0]).status_code == client.get(PAGES[1]).status_code == 403
+    feedback = client.get(PAGES[2]).content.decode()
+    assert "on How are sessions kept?" in feedback  # the comment, which is for staff
+    assert ">How are sessions kept?" not in feedback
+    assert "asker" not in feedback
+    for page in (f"{PAGES[2]}{message.feedback.get().pk}/change/", f"/admin/auth/user/{asker.pk}/delete/", "/admin/"):
+        assert "How are sessions kept?" not in client.get(page).content.decode().replace("on How are", "")
+
+
+def test_it_begins_an_evaluation_question_with_an_opinion(staff_client: Client, user: User) -> None:
+    message = ask(user, "How are sessions kept?", make_repository())
+    chosen = {"action": "evaluate", "_selected_action": [message.feedback.get().pk]}
+    assert staff_client.post(PAGES[2], chosen).url == f"/evaluation/add/{message.pk}/"
