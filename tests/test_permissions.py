@@ -111,7 +111,6 @@ PAGES = {
     "feedback_csv": ("staff", "GET", ""),
     "feedback_json": ("staff", "GET", ""),
     "add_evaluation_question": ("staff", "GET", ""),
-    "search": ("signed in", "GET", "?q=acme"),
     "tokens": ("signed in", "GET", ""),
     "revoke_token": ("owner", "POST", ""),
     "slack_account": ("signed in", "POST", ""),
