@@ -24,6 +24,7 @@ def start() -> list[threading.Thread]:
     """In the background, until `stopping` is set."""
     from assistant.retention import remove_old
     from assistant.tasks import recover_answers
+    from indexing.organisations import keep_in_step
     from indexing.refreshing import refresh_due
     from indexing.tasks import recover_jobs
 
@@ -31,6 +32,7 @@ def start() -> list[threading.Thread]:
         (recover_jobs, RECOVERY_SECONDS),
         (recover_answers, RECOVERY_SECONDS),
         (refresh_due, REFRESH_SECONDS),
+        (keep_in_step, REFRESH_SECONDS),
         (remove_old, RETENTION_SECONDS),
     )
     threads = [threading.Thread(target=_repeat, args=work, daemon=True) for work in rounds]

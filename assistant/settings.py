@@ -247,6 +247,12 @@ CELERY_WORKER_REDIRECT_STDOUTS = False
 GIT_TIMEOUT_SECONDS = _number("GIT_TIMEOUT_SECONDS", 30)  # without any progress
 GIT_ALLOWED_HOSTS = _list("GIT_ALLOWED_HOSTS")  # internal hosts that may be cloned from
 GIT_HTTP_PROXY = _text("GIT_HTTP_PROXY")
+# Hosting sites whose organisations may be imported: the address of the API, and a token that reads repositories.
+HOSTING_APIS = {
+    "github": (_text("GITHUB_API_URL", "https://api.github.com"), _text("GITHUB_TOKEN")),
+    "gitlab": (_text("GITLAB_API_URL", "https://gitlab.com/api/v4"), _text("GITLAB_TOKEN")),
+    "gitea": (_text("GITEA_API_URL", "https://gitea.com/api/v1"), _text("GITEA_TOKEN")),
+}
 # Encrypt the logins of private repositories: the first key writes, all can read.
 CREDENTIALS_KEYS = _checked_keys("CREDENTIALS_KEY", _list("CREDENTIALS_KEY"))
 LOCAL_REPOSITORY_ROOTS = [Path(p).resolve() for p in _list("LOCAL_REPOSITORY_ROOTS", str(BASE_DIR))]

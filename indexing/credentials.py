@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 DEFAULT_USERNAME = "git"  # hosting sites look at the token alone; only deploy tokens of GitLab have a name
+SITE_USERNAMES = {"github": "x-access-token", "gitlab": "oauth2", "gitea": "oauth2"}
 MAX_SECRET_CHARS = 20_000
 NO_KEY = (
     "This server cannot keep logins: it has no CREDENTIALS_KEY. An operator makes one with "
@@ -81,6 +82,14 @@ def key_secret(private_key: str) -> Secret:
     return Secret(Credential.Kind.KEY, text, "", f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}")
 
 
+def site_secret(site: str) -> Secret:
+    """The token that the settings have for a hosting site. Raises InvalidLogin when there is none."""
+    token = settings.HOSTING_APIS[site][1]
+    if not token:
+        raise InvalidLogin(f"This repository is private and {site.upper()}_TOKEN is empty. Set it, then retry.")
+    return Secret(Credential.Kind.SITE, token, SITE_USERNAMES[site], site)
+
+
 def origin_of(url: str) -> str:
     """`https://github.com:8443/a/b` -> `https://github.com:8443`."""
     parts = urlsplit(url)
@@ -88,7 +97,10 @@ def origin_of(url: str) -> str:
 
 
 def keep(secret: Secret, *, url: str, owner: User | None) -> Credential:
-    """The owner's row for this secret; the same secret for the same origin is kept once. Raises InvalidLogin."""
+    """The owner's row for this secret; the same secret for the same origin is kept once. Raises InvalidLogin.
+
+    Of a token of the settings only the name of its site is kept: it is changed where it stands.
+    """
     secret.check_fits(url)
     same = {
         "owner": owner,
@@ -97,8 +109,10 @@ def keep(secret: Secret, *, url: str, owner: User | None) -> Credential:
         "username": secret.username,
         "fingerprint": secret.fingerprint,
     }
-    known = Credential.objects.filter(**same).first()
-    return known or Credential.objects.create(**same, sealed=_fernet().encrypt(secret.text.encode()).decode())
+    if (known := Credential.objects.filter(**same).first()) is not None:
+        return known
+    sealed = "" if secret.kind == Credential.Kind.SITE else _fernet().encrypt(secret.text.encode()).decode()
+    return Credential.objects.create(**same, sealed=sealed)
 
 
 def secret_of(mirror: Mirror) -> Secret | None:
@@ -108,6 +122,8 @@ def secret_of(mirror: Mirror) -> Secret | None:
         return None
     if row.origin != origin_of(mirror.url):
         raise InvalidLogin(f"The login kept for {row.origin} is not sent to {mirror.url}. Enter one for that address.")
+    if row.kind == Credential.Kind.SITE:
+        return site_secret(row.fingerprint)
     try:
         text = _fernet().decrypt(row.sealed.encode()).decode()
     except InvalidToken as error:

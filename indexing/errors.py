@@ -12,6 +12,8 @@ IndexingError                     base: its text is a whole sentence that may be
 |-- IndexFormatError              index files that cannot be used
 |   |-- DamagedIndex              a size or checksum differs
 |   `-- UnsupportedFormat         written by another version of the format
+|-- HostingError                  the API of a hosting site did not give what was asked for
+|   `-- RateLimited               it allows no more requests until `reset_at`
 |-- InvalidCursor                 a page was asked for that no page before it named
 |-- EmbeddingError                the model cannot be loaded or did not answer
 |-- BuildCancelled                a person stopped the build
@@ -22,6 +24,10 @@ IndexingError                     base: its text is a whole sentence that may be
     |-- LLMUnavailable            network, 429 or 5xx after the allowed retries, or a time-out
     `-- LLMBadReply               the reply does not fit the schema
 """
+
+from __future__ import annotations
+
+from datetime import datetime
 
 
 class IndexingError(Exception):
@@ -70,6 +76,16 @@ class DamagedIndex(IndexFormatError):
 
 class UnsupportedFormat(IndexFormatError):
     pass
+
+
+class HostingError(IndexingError):
+    pass
+
+
+class RateLimited(HostingError):
+    def __init__(self, sentence: str, reset_at: datetime) -> None:
+        super().__init__(sentence)
+        self.reset_at = reset_at
 
 
 class InvalidCursor(IndexingError):

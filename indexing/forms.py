@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from indexing.credentials import NO_KEY, Secret, can_keep, key_secret, token_secret
 from indexing.errors import GitError, InvalidSource
 from indexing.git import allowed_source
-from indexing.models import Repository
+from indexing.models import Organisation, Repository
 from indexing.sources import NO_SOURCE, check_ref
 
 AUTOMATIC = ("", "everyone who can sign in; only you when it needs a login")
@@ -103,6 +103,21 @@ class RepositorySettingsForm(LoginFields):
             return people_named(re.split(r"[\s,]+", self.cleaned_data["people"].strip()))
         except InvalidSource as error:
             raise forms.ValidationError(str(error)) from error
+
+
+class OrganisationForm(forms.ModelForm):  # type: ignore[type-arg]  # generic for type checkers only
+    """An organisation that is here already is changed by the same form."""
+
+    class Meta:
+        model = Organisation
+        fields = ("site", "name", "include", "exclude", "with_archived", "groups")
+
+    def clean(self) -> dict[str, Any]:  # Any: Django's own signature
+        data = super().clean() or self.cleaned_data
+        known = Organisation.objects.filter(site=data.get("site", ""), name=data.get("name", "")).first()
+        if known is not None:
+            self.instance = known
+        return data
 
 
 def choosable_groups(editor: User) -> QuerySet[Group]:

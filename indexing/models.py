@@ -83,6 +83,37 @@ class Mirror(models.Model):
         return Path(settings.DATA_DIR) / "mirrors" / f"{self.pk}.git"
 
 
+class Organisation(models.Model):
+    """An organisation, group or person of a hosting site whose repositories are kept in step with its list there."""
+
+    class Site(models.TextChoices):
+        GITHUB = "github", "GitHub"
+        GITLAB = "gitlab", "GitLab"
+        GITEA = "gitea", "Gitea"
+
+    site = models.CharField(max_length=6, choices=Site)
+    name = models.CharField(max_length=200, help_text="As in its address: `pallets`, or `group/subgroup` on GitLab")
+    include = models.CharField(
+        max_length=1000, default="*", help_text="Patterns of names, separated by commas, such as `web-*, docs`"
+    )
+    exclude = models.CharField(max_length=1000, blank=True, help_text="Patterns of names to leave out")
+    with_archived = models.BooleanField(default=False, help_text="Also add repositories that are archived there")
+    groups = models.ManyToManyField(
+        "auth.Group", blank=True, related_name="+", help_text="Who reads the private repositories that are added"
+    )
+    checked_at = models.DateTimeField(null=True, blank=True)
+    next_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    check_error = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["site", "name"]
+        constraints = [models.UniqueConstraint(fields=["site", "name"], name="one_row_per_organisation")]
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.get_site_display()}"
+
+
 class RepositoryQuerySet(models.QuerySet["Repository"]):
     def visible_to(self, principal: Principal) -> Self:
         """The only rule of who may read what. Anonymous sees nothing."""
@@ -146,6 +177,11 @@ class Repository(models.Model):
     check_error = models.CharField(max_length=500, blank=True, help_text="Why that comparison failed the last time")
     commits_behind = models.PositiveIntegerField(default=0, help_text="Commits that the published index lacks")
     webhook_secret = models.CharField(max_length=64, default=new_webhook_secret, editable=False)
+    organisation = models.ForeignKey(
+        Organisation, null=True, blank=True, on_delete=models.SET_NULL, related_name="repositories"
+    )
+    hosted_id = models.CharField(max_length=40, blank=True, help_text="Its number there, which renaming keeps")
+    archived = models.BooleanField(default=False, help_text="Frozen at the hosting site, so not asked for new commits")
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = RepositoryQuerySet.as_manager()
@@ -153,6 +189,11 @@ class Repository(models.Model):
     class Meta:
         ordering = ["name"]
         verbose_name_plural = "repositories"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organisation", "hosted_id"], condition=~Q(hosted_id=""), name="one_repository_per_hosted_one"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name

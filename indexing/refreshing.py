@@ -57,7 +57,7 @@ def _due() -> Iterator[Repository]:
     """The longest waiting first. Repositories that nobody asked to index yet are left alone."""
     interval = timedelta(minutes=settings.REFRESH_MINUTES)
     now = timezone.now()
-    ready = Repository.objects.select_related("mirror").filter(indexes__isnull=False).distinct()
+    ready = Repository.objects.select_related("mirror").filter(indexes__isnull=False, archived=False).distinct()
     building = Index.objects.filter(status__in=ACTIVE).exclude(job__queue=Job.Queue.DESCRIPTIONS)
     ready = ready.exclude(indexes__in=building).order_by("checked_at", "pk")
     for repository in ready.exclude(checked_at__gt=now - (1 - JITTER) * interval)[:ASKED_AT_ONCE]:

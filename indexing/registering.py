@@ -82,6 +82,21 @@ def set_login(repository: Repository, secret: Secret | None) -> None:
 
 
 @transaction.atomic
+def move(repository: Repository, *, url: str, name: str) -> None:
+    """Its source has another address now. A mirror that others read by the old one stays theirs."""
+    mirror = repository.mirror
+    shared = mirror.repositories.exclude(pk=repository.pk).exists()
+    if shared or Mirror.objects.filter(url=url, credential=mirror.credential).exists():
+        repository.mirror = _mirror(url, mirror.kind, mirror.credential)
+        _remove_unused(mirror)
+    else:
+        mirror.url = url
+        mirror.save(update_fields=["url"])
+    repository.name = name[:200]
+    repository.save(update_fields=["mirror", "name"])
+
+
+@transaction.atomic
 def set_readers(
     repository: Repository,
     *,

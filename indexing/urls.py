@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from django.urls import path
 
-from indexing import views
+from indexing import organisation_views, views
 
 urlpatterns = [
     path("", views.repositories, name="repositories"),
     path("add/", views.add_repository, name="add_repository"),
     path("probe/", views.probe, name="probe_repository"),
+    path("organisations/", organisation_views.organisation_page, name="organisations"),
+    path(
+        "organisations/<int:organisation_id>/synchronise/",
+        organisation_views.synchronise_organisation,
+        name="synchronise_organisation",
+    ),
+    path(
+        "organisations/<int:organisation_id>/forget/",
+        organisation_views.forget_organisation,
+        name="forget_organisation",
+    ),
     path("<int:repository_id>/row/", views.repository_row, name="repository_row"),
     path("<int:repository_id>/skipped/", views.skipped_files, name="skipped_files"),
     path("<int:repository_id>/update/", views.update_repository, name="update_repository"),

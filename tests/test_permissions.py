@@ -103,6 +103,9 @@ PAGES = {
     "update_repository": ("readers", "POST", ""),
     "stop_build": ("owner", "POST", ""),
     "set_golden": ("staff", "POST", ""),
+    "organisations": ("staff", "GET", ""),
+    "synchronise_organisation": ("staff", "POST", ""),
+    "forget_organisation": ("staff", "POST", ""),
     "repository_settings": ("owner", "GET", ""),
     "delete_repository": ("owner", "POST", ""),
     "dashboard": ("staff", "GET", ""),
@@ -216,6 +219,7 @@ class World:
             "token_id": self.token.pk,
             "number": 1,
             "token": "made-up",
+            "organisation_id": 1,
             "account_id": self.slack_account.pk,
         }
 
