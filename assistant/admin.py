@@ -137,14 +137,22 @@ class FeedbackAdmin(RecordAdmin):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(RecordAdmin):
-    """Who has which tokens. Staff revoke a leaked one here; only its owner can make one."""
+    """Who has which tokens. Staff revoke a leaked one here and set limits of its own; only its owner can make one."""
 
     list_display = ("name", "prefix", "user", "restricted", "created_at", "expires_at", "last_used_at", "revoked_at")
     list_filter = ("restricted",)
     search_fields = ("name", "prefix", "user__username")
     list_select_related = ("user",)
-    fields = ("name", "prefix", "user", "scopes", "restricted", "created_at", "expires_at")
+    fields = (
+        *("name", "prefix", "user", "scopes", "restricted", "created_at", "expires_at"),
+        *("requests_per_minute", "requests_per_day"),
+    )
+    readonly_fields = ("name", "prefix", "user", "scopes", "restricted", "created_at", "expires_at")
     actions = ("revoke_tokens",)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # Any: a row of any model
+        """For the two limits; the rest is read-only."""
+        return bool(request.user.has_perm("assistant.change_apitoken"))
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("assistant.change_apitoken"))

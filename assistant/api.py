@@ -16,11 +16,13 @@ from ninja.errors import HttpError, ValidationError
 from ninja.security import HttpBearer
 
 import indexing.api
+import indexing.webhook_api
 import search.api
-from assistant import chat_api, health, tokens
+import search.evaluation_api
+from assistant import chat_api, health, idempotency, tokens
 from assistant.api_border import error_response
 from assistant.chat_api import TokenCaller
-from assistant.errors import AlreadyAsked, AssistantError, InvalidQuestion, SourceNotFound
+from assistant.errors import AlreadyAsked, AssistantError, InvalidCallback, InvalidQuestion, SourceNotFound
 from assistant.models import ApiToken
 from assistant.observing import current_request_id
 from indexing.errors import IndexingError, InvalidCursor, InvalidLogin, InvalidSource
@@ -35,6 +37,7 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (  # the first that fits
     (IndexingError, 409),
     (SearchError, 422),
     (InvalidQuestion, 422),
+    (InvalidCallback, 422),
     (SourceNotFound, 404),
     (AlreadyAsked, 409),
     (AssistantError, 409),
@@ -73,11 +76,12 @@ class TokenAuth(HttpBearer):
             return None
         allowance = tokens.count_request(caller.token)
         request.allowance = allowance  # type: ignore[attr-defined]  # for the headers
-        if allowance.exceeded:
-            raise HttpError(429, tokens.USED_UP)
+        if allowance.refusal:
+            raise HttpError(429, allowance.refusal)
         needed = self.reading if request.method in ("GET", "HEAD") else self.scope
         if needed not in caller.token.scopes:
             raise HttpError(403, f"This token lacks the scope `{needed}`. Make one that has it.")
+        idempotency.begin(request, caller.token, caller.principal)
         return caller
 
 
@@ -91,14 +95,50 @@ def caller_of(secret: str) -> TokenCaller | None:
 
 class Api(NinjaAPI):
     def get_openapi_schema(self, **options: Any) -> Any:  # Any: as ninja has it
-        """With the errors that every operation can answer, which ninja leaves out."""
+        """With what every operation has, and ninja leaves out: errors, limits, ETags, idempotency keys."""
         schema = super().get_openapi_schema(**options)
         schema["components"]["schemas"] |= _error_schemas()
-        for operations in schema["paths"].values():
-            for operation in operations.values():
+        schema["components"]["headers"] = {name: _header(text) for name, text in LIMIT_HEADERS.items()}
+        for path, operations in schema["paths"].items():
+            for method, operation in operations.items():
                 for status in _errors_of(operation):
                     operation["responses"].setdefault(status, _error_description(status))
+                _complete(path, method, operation)
         return schema
+
+
+LIMIT_HEADERS = {
+    "RateLimit-Limit": "Requests that this token may send in a minute",
+    "RateLimit-Remaining": "Those that are left of this minute",
+    "RateLimit-Reset": "Seconds until the next minute begins",
+    "Quota-Limit": "Requests that this token may send in a day (UTC)",
+    "Quota-Remaining": "Those that are left of this day",
+    "Quota-Reset": "Seconds until the next day begins",
+}
+
+
+def _complete(path: str, method: str, operation: dict[str, Any]) -> None:  # Any: OpenAPI
+    given, responses = operation.setdefault("parameters", []), operation["responses"]
+    if method == "get":
+        given.append(_parameter("If-None-Match", "An ETag: what has not changed is answered with 304 and no body"))
+        responses[304] = {"description": "Not Modified"}
+    elif method == "post" and path not in idempotency.OWN_KEYS:
+        given.append(_parameter(idempotency.HEADER, "The same key of the same token does it once, for a day"))
+    if "security" in operation:
+        headers = {name: {"$ref": f"#/components/headers/{name}"} for name in LIMIT_HEADERS}
+        for status, response in responses.items():
+            if int(status) not in (401, 500):
+                response["headers"] = response.get("headers", {}) | headers
+        responses[429]["headers"] |= {"Retry-After": _header("Seconds to wait")}
+
+
+def _parameter(name: str, text: str) -> dict[str, Any]:  # Any: OpenAPI
+    schema = {"type": "string", "maxLength": idempotency.MAX_KEY_CHARS}
+    return {"in": "header", "name": name, "required": False, "schema": schema, "description": text}
+
+
+def _header(text: str) -> dict[str, Any]:  # Any: OpenAPI
+    return {"schema": {"type": "integer"}, "description": text}
 
 
 def _error_schemas() -> dict[str, Any]:  # Any: OpenAPI
@@ -125,7 +165,9 @@ api = Api(
     description="Search and ask about indexed code. Every request but `health` needs a token of the account page.",
 )
 api.add_router("/repositories", indexing.api.router, auth=TokenAuth("write", reading="read"))
+api.add_router("/repositories", indexing.webhook_api.router, auth=TokenAuth("write", reading="read"))
 api.add_router("/search", search.api.router, auth=TokenAuth("read"))
+api.add_router("/evaluations", search.evaluation_api.router, auth=TokenAuth("read"))
 api.add_router("", chat_api.router, auth=TokenAuth("ask", reading="read"))
 
 
@@ -155,7 +197,7 @@ def on_http_error(request: HttpRequest, error: HttpError | type[HttpError]) -> H
         response.headers["WWW-Authenticate"] = "Bearer"
     allowance = getattr(request, "allowance", None)
     if error.status_code == HTTPStatus.TOO_MANY_REQUESTS and allowance is not None:
-        response.headers["Retry-After"] = str(allowance.reset_seconds)
+        response.headers["Retry-After"] = str(allowance.retry_seconds)
     return response
 
 
@@ -164,6 +206,11 @@ def on_invalid(request: HttpRequest, error: ValidationError | type[ValidationErr
     assert isinstance(error, ValidationError)
     lines = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors[:10]]
     return error_response(request, 422, "; ".join(lines)[:MAX_MESSAGE_CHARS])
+
+
+def on_replayed(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
+    assert isinstance(error, idempotency.Replayed)
+    return error.response
 
 
 def on_bug(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
@@ -178,6 +225,7 @@ def on_bug(request: HttpRequest, error: Exception | type[Exception]) -> HttpResp
 
 for _kind, _status in STATUSES:
     api.add_exception_handler(_kind, on_known_error)
+api.add_exception_handler(idempotency.Replayed, on_replayed)
 api.add_exception_handler(HttpError, on_http_error)
 api.add_exception_handler(ValidationError, on_invalid)
 api.add_exception_handler(Exception, on_bug)

@@ -1,25 +1,37 @@
-"""Middleware around `/api/`: bounded bodies, and one shape for every error, whoever made it.
+"""Middleware around `/api/`: bounded bodies, ETags, CORS, and one shape for every error, whoever made it.
 
     {"error": {"code": "not_found", "message": "...", "request_id": "..."}}
 
 Django's own answers (an unknown address, a wrong method, a crash in another middleware) get that shape here; those
 of the API's operations have it already. Nothing of a request but its id is logged.
+
+Web pages of the origins in API_CORS_ORIGINS may call the API with a token; cookies are never taken, so none are asked
+for.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from asgiref.sync import iscoroutinefunction
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
+from django.utils.cache import get_conditional_response, patch_cache_control, patch_vary_headers
 from django.utils.decorators import sync_and_async_middleware
+from django.utils.http import quote_etag
 
+from assistant import idempotency
 from assistant.observing import current_request_id
 
 PREFIX = "/api/"
+TAKEN = "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-ID"
+EXPOSED = (
+    "ETag, Idempotency-Replayed, Location, Quota-Limit, Quota-Remaining, Quota-Reset, RateLimit-Limit, "
+    "RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Request-ID"
+)
 CODES = {
     400: "bad_request",
     401: "unauthorized",
@@ -52,7 +64,10 @@ def api_border(get_response: Get | GetAsync) -> Get | GetAsync:
         async def border(request: HttpRequest) -> HttpResponseBase:
             if not request.path_info.startswith(PREFIX):
                 return await asynchronous(request)
-            return _leave(request, _enter(request) or await asynchronous(request))
+            response = _enter(request) or await asynchronous(request)
+            if idempotency.begun(request):
+                await sync_to_async(_keep_reply)(request, response)
+            return _leave(request, response)
 
         return border
 
@@ -61,7 +76,10 @@ def api_border(get_response: Get | GetAsync) -> Get | GetAsync:
     def sync_border(request: HttpRequest) -> HttpResponseBase:
         if not request.path_info.startswith(PREFIX):
             return synchronous(request)
-        return _leave(request, _enter(request) or synchronous(request))
+        response = _enter(request) or synchronous(request)
+        if idempotency.begun(request):
+            _keep_reply(request, response)
+        return _leave(request, response)
 
     return sync_border
 
@@ -81,6 +99,8 @@ def request_id(request: HttpRequest) -> str:
 
 def _enter(request: HttpRequest) -> HttpResponseBase | None:
     """Read the body, or refuse the request."""
+    if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+        return _preflight(request)
     limit = settings.API_MAX_BODY_BYTES
     declared = request.headers.get("Content-Length", "")
     too_large = f"A body has at most {limit:,} bytes."
@@ -95,15 +115,60 @@ def _enter(request: HttpRequest) -> HttpResponseBase | None:
     return None
 
 
+def _keep_reply(request: HttpRequest, response: HttpResponseBase) -> None:
+    if isinstance(response, HttpResponse):
+        idempotency.end(request, response)
+
+
 def _leave(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    if response.status_code >= 400 and not response.headers.get("Content-Type", "").startswith("application/json"):
-        shaped = error_response(request, response.status_code)
-        if "Allow" in response.headers:
-            shaped.headers["Allow"] = response.headers["Allow"]
-        response = shaped
+    response = _tagged(request, _shaped(request, response))
     allowance = getattr(request, "allowance", None)
     if allowance is not None:
         response.headers["RateLimit-Limit"] = str(allowance.limit)
         response.headers["RateLimit-Remaining"] = str(allowance.remaining)
         response.headers["RateLimit-Reset"] = str(allowance.reset_seconds)
+        response.headers["Quota-Limit"] = str(allowance.quota)
+        response.headers["Quota-Remaining"] = str(allowance.quota_remaining)
+        response.headers["Quota-Reset"] = str(allowance.quota_reset_seconds)
+    if origin := _allowed_origin(request):
+        response.headers["Access-Control-Allow-Origin"] = origin
+        response.headers["Access-Control-Expose-Headers"] = EXPOSED
+    if settings.API_CORS_ORIGINS:
+        patch_vary_headers(response, ["Origin"])
+    return response
+
+
+def _shaped(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    if response.status_code >= 400 and not response.headers.get("Content-Type", "").startswith("application/json"):
+        shaped = error_response(request, response.status_code)
+        if "Allow" in response.headers:
+            shaped.headers["Allow"] = response.headers["Allow"]
+        response = shaped
+    return response
+
+
+def _tagged(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """What was read has an ETag, and is not sent again to whoever has it. Kept by nobody on the way."""
+    if request.method not in ("GET", "HEAD") or not isinstance(response, HttpResponse) or response.status_code != 200:
+        return response
+    patch_cache_control(response, private=True, no_cache=True)
+    patch_vary_headers(response, ["Authorization"])
+    response.headers["ETag"] = quote_etag(hashlib.sha256(response.content).hexdigest()[:32])
+    found = get_conditional_response(request, etag=response.headers["ETag"], response=response)
+    assert found is not None  # it is `response` itself, or a 304 in its place
+    return found
+
+
+def _allowed_origin(request: HttpRequest) -> str:
+    origin, allowed = request.headers.get("Origin", ""), settings.API_CORS_ORIGINS
+    return origin if origin and (origin in allowed or "*" in allowed) else ""
+
+
+def _preflight(request: HttpRequest) -> HttpResponse:
+    """What a browser asks before a page of another origin may call."""
+    response = HttpResponse(status=204)
+    if _allowed_origin(request):
+        response.headers["Access-Control-Allow-Methods"] = "GET, POST, PUT, PATCH, DELETE"
+        response.headers["Access-Control-Allow-Headers"] = TAKEN
+        response.headers["Access-Control-Max-Age"] = "3600"
     return response

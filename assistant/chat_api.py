@@ -17,17 +17,18 @@ from urllib.parse import quote
 
 from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.urls import reverse
 from ninja import Field, Header, Query, Router, Schema, Status
 
-from assistant import answering, citations, conversations, source_view, tokens
+from assistant import answering, callbacks, citations, conversations, source_view, tokens
 from assistant.citations import Evidence
 from assistant.code_pane import requested_path
 from assistant.conversations import MAX_QUESTION_CHARS
 from assistant.errors import AlreadyAsked
 from assistant.exchanges import citation_url
-from assistant.models import ApiToken, Conversation, Message
+from assistant.models import ApiToken, Callback, Conversation, Message
 from assistant.rendering import WITHHELD
 from assistant.threads import in_thread
 from indexing.access import Caller
@@ -55,6 +56,9 @@ class AskIn(ScopeIn):
     conversation_id: uuid.UUID | None = Field(None, description="Follow up in this conversation")
     mode: Literal["explain", "how-to", "fix", "diagram"] = "explain"
     wait: bool = Field(True, description="False: answer 202 at once; poll `/messages/{id}`")
+    callback_url: str = Field(
+        "", max_length=callbacks.MAX_URL_CHARS, description="Gets the answer by a signed POST; implies `wait: false`"
+    )
 
 
 class CitationOut(Schema):
@@ -77,6 +81,13 @@ class CitationOut(Schema):
     url: str | None = None
 
 
+class CallbackOut(Schema):
+    state: str = Field(description="queued, running, done or failed")
+    attempts: int
+    status: int | None = Field(description="What the receiver answered last")
+    error: str
+
+
 class AnswerOut(Schema):
     message_id: uuid.UUID
     conversation_id: uuid.UUID
@@ -89,6 +100,11 @@ class AnswerOut(Schema):
     error: str
     created_at: datetime
     finished_at: datetime | None = None
+    callback: CallbackOut | None = Field(None, description="How far its delivery is, when it was asked for")
+
+
+class CallbackSecretOut(Schema):
+    secret: str
 
 
 class ConversationOut(Schema):
@@ -152,6 +168,7 @@ STREAMS = {
 )
 async def ask(
     request: HttpRequest,
+    response: HttpResponse,
     body: AskIn,
     idempotency_key: Annotated[
         str, Header(alias="Idempotency-Key", max_length=200, description="The same key asks once")
@@ -162,10 +179,29 @@ async def ask(
     The answer goes on when the connection breaks; `/messages/{id}` has it.
     """
     caller = _caller(request)
+    if body.callback_url:
+        await sync_to_async(callbacks.check_url, thread_sensitive=False)(body.callback_url)  # asks the DNS
     message = await sync_to_async(stored_question)(body, caller, idempotency_key)
     if message.state == Message.State.QUEUED:
         answering.start_answer(message.pk)
-    return await _reply(request, message, caller, after=0, wait=body.wait)
+    if body.callback_url and caller.token is not None:
+        row = await sync_to_async(callbacks.register)(message, caller.token, body.callback_url, _origin(request))
+        callbacks.follow(message, row)
+    response.headers["Location"] = reverse("api-v1:get_answer", args=[message.pk])
+    return await _reply(request, message, caller, after=0, wait=body.wait and not body.callback_url)
+
+
+@router.get(
+    "/callback-secret",
+    response=CallbackSecretOut,
+    summary="What signs this token's callbacks",
+    operation_id="get_callback_secret",
+)
+def get_callback_secret(request: HttpRequest) -> CallbackSecretOut:
+    """HMAC-SHA256 over `X-Callback-Timestamp`, a dot and the body is `X-Callback-Signature`."""
+    caller = _caller(request)
+    assert caller.token is not None  # the API's authentication
+    return CallbackSecretOut(secret=callbacks.secret_of(caller.token))
 
 
 @router.get("/messages/{uuid:message_id}", response=AnswerOut, summary="Get an answer", operation_id="get_answer")
@@ -235,9 +271,9 @@ def list_conversations(request: HttpRequest, cursor: Cursor = "", limit: Limit =
 def get_conversation(request: HttpRequest, conversation_id: uuid.UUID) -> ConversationDetail:
     caller = _caller(request)
     row = _conversation(caller, conversation_id)
-    thread = list(row.messages.select_related("conversation").order_by("position"))
+    thread = list(row.messages.select_related("conversation", "callback").order_by("position"))
     sources = conversations.evidence_of(thread, caller.principal)
-    answers = [_answer_with(request, message, sources[message.pk]) for message in thread]
+    answers = [_answer_with(_origin(request), message, sources[message.pk]) for message in thread]
     plain = ConversationOut.model_validate(row, from_attributes=True)
     return ConversationDetail(**plain.dict(), messages=answers)
 
@@ -378,16 +414,30 @@ def _may_follow(message: Message, caller: TokenCaller) -> bool:
     return not citations.withheld(conversations.evidence(message, tokens.principal_of(token)))
 
 
+def callback_body(row: Callback) -> bytes | None:
+    """The answer as the token may read it now; None when it may not read all of it."""
+    caller = TokenCaller(user=row.token.user, principal=tokens.principal_of(row.token), is_staff=False, token=row.token)
+    evidence = conversations.evidence(row.message, caller.principal)
+    if citations.withheld(evidence):
+        return None
+    return _answer_with(row.origin, row.message, evidence).model_copy(update={"callback": None}).json().encode()
+
+
 def _fresh_answer(request: HttpRequest, message: Message, caller: TokenCaller) -> AnswerOut:
     return _answer_out(request, message_of(caller, message.pk), caller)
 
 
 def _answer_out(request: HttpRequest, message: Message, caller: TokenCaller) -> AnswerOut:
-    return _answer_with(request, message, conversations.evidence(message, caller.principal))
+    return _answer_with(_origin(request), message, conversations.evidence(message, caller.principal))
 
 
-def _answer_with(request: HttpRequest, message: Message, evidence: list[Evidence]) -> AnswerOut:
+def _origin(request: HttpRequest) -> str:
+    return request.build_absolute_uri("/").rstrip("/")
+
+
+def _answer_with(origin: str, message: Message, evidence: list[Evidence]) -> AnswerOut:
     withheld = citations.withheld(evidence)
+    callback = getattr(message, "callback", None)
     return AnswerOut(
         message_id=message.pk,
         conversation_id=message.conversation_id,
@@ -395,15 +445,16 @@ def _answer_with(request: HttpRequest, message: Message, evidence: list[Evidence
         question=message.question,
         answer=WITHHELD if withheld else message.answer,
         answered_by=message.answered_by,
-        citations=[_citation_out(request, message, item) for item in evidence],
+        citations=[_citation_out(origin, message, item) for item in evidence],
         notices=[] if withheld else message.notices,
         error=message.error,
         created_at=message.created_at,
         finished_at=message.finished_at,
+        callback=CallbackOut.model_validate(callback, from_attributes=True) if callback else None,
     )
 
 
-def _citation_out(request: HttpRequest, message: Message, item: Evidence) -> CitationOut:
+def _citation_out(origin: str, message: Message, item: Evidence) -> CitationOut:
     row = item.citation
     found = CitationOut(number=item.number, state=item.state, cited=item.cited, verified=item.verified)
     if row is None:
@@ -420,7 +471,7 @@ def _citation_out(request: HttpRequest, message: Message, item: Evidence) -> Cit
         "end_byte": row.end_byte,
         "start_line": row.start_line,
         "end_line": row.end_line,
-        "url": request.build_absolute_uri(url) if url else None,
+        "url": f"{origin}{url}" if url else None,
     }
     return found.model_copy(update=place)
 
@@ -440,7 +491,7 @@ def _conversation(caller: TokenCaller, conversation_id: uuid.UUID) -> Conversati
 
 def message_of(caller: TokenCaller, message_id: uuid.UUID) -> Message:
     """Raises Http404."""
-    mine = Message.objects.filter(conversation__in=_conversations(caller)).select_related("conversation")
+    mine = Message.objects.filter(conversation__in=_conversations(caller)).select_related("conversation", "callback")
     row = mine.filter(pk=message_id).first()
     if row is None:
         raise Http404("There is no such message, or this token may not see it.")

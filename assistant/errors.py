@@ -2,6 +2,7 @@
 
 AssistantError                    base: its text is a whole sentence that may be shown to people
 |-- AlreadyAsked                  an idempotency key or form was used before, for something else
+|-- InvalidCallback               an address that answers may not be sent to
 |-- InvalidQuestion               empty or too long; `text` keeps what was typed
 |-- SlackFailed                   Slack could not be reached, or refused a call
 |   |-- SlackClosed               we may not write in that place (any more)
@@ -17,6 +18,10 @@ class AssistantError(Exception):
 
 
 class AlreadyAsked(AssistantError):
+    pass
+
+
+class InvalidCallback(AssistantError):
     pass
 
 

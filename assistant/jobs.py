@@ -97,10 +97,10 @@ class Lease:
         state = LeasedJob.State.FAILED if failed else LeasedJob.State.DONE
         return self.save(state=state, error=failed[:1000], finished_at=timezone.now(), **values)
 
-    def put_back(self, why: str, *, seconds: float) -> bool:
+    def put_back(self, why: str, *, seconds: float, **values: Any) -> bool:  # Any: fields of the job
         """Into the queue, to be tried again later."""
         due_at = timezone.now() + timedelta(seconds=seconds)
-        return self.save(state=LeasedJob.State.QUEUED, holder="", due_at=due_at, error=why[:1000])
+        return self.save(state=LeasedJob.State.QUEUED, holder="", due_at=due_at, error=why[:1000], **values)
 
     def _keep_alive(self) -> None:
         while not self._ended.wait(HEARTBEAT_SECONDS):

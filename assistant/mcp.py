@@ -155,7 +155,7 @@ async def _serve(app: App, scope: Scope, receive: Receive, send: Send) -> None:
         return await _send_error(send, 403, "forbidden", refusal)
     caller = await in_thread(_caller, headers.get("authorization", ""))
     if isinstance(caller, tokens.Allowance):
-        return await _send_error(send, 429, "too_many_requests", tokens.USED_UP, retry=caller.reset_seconds)
+        return await _send_error(send, 429, "too_many_requests", caller.refusal, retry=caller.retry_seconds)
     if caller is None:
         return await _send_error(send, 401, "unauthorized", "Send a valid token: `Authorization: Bearer cba_...`.")
     before = current_caller.set(caller)
@@ -181,7 +181,7 @@ def _caller(authorization: str) -> TokenCaller | tokens.Allowance | None:
     if caller is None or caller.token is None:
         return None
     allowance = tokens.count_request(caller.token)
-    return allowance if allowance.exceeded else caller
+    return allowance if allowance.refusal else caller
 
 
 def _answering(tool: Callable[Arguments, Awaitable[str]]) -> Callable[Arguments, Awaitable[str]]:

@@ -1,6 +1,4 @@
-"""Conversations, their messages and what each message cites, written only through `conversations.py`; API tokens;
-accounts of Slack, and the jobs that bring answers there.
-"""
+"""Conversations and what their messages cite, written only through `conversations.py`; tokens; jobs of workers."""
 
 from __future__ import annotations
 
@@ -55,6 +53,12 @@ class ApiToken(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True)
     minute = models.PositiveBigIntegerField(default=0, help_text="Of the last request, in minutes since 1970")
     requests_in_minute = models.PositiveIntegerField(default=0)
+    day = models.PositiveIntegerField(default=0, help_text="Of the last request, in days since 1970")
+    requests_in_day = models.PositiveIntegerField(default=0)
+    requests_per_minute = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Instead of API_REQUESTS_PER_MINUTE"
+    )
+    requests_per_day = models.PositiveIntegerField(null=True, blank=True, help_text="Instead of API_REQUESTS_PER_DAY")
 
     class Meta:
         ordering = ["-pk"]
@@ -334,3 +338,36 @@ class SlackJob(LeasedJob):
 
     def __str__(self) -> str:
         return self.event_key
+
+
+class Callback(LeasedJob):
+    """Where an answer is sent once it is complete: see `callbacks.py`."""
+
+    message = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="callback")
+    token = models.ForeignKey(ApiToken, on_delete=models.CASCADE, related_name="+")
+    url = models.CharField(max_length=1000)
+    origin = models.CharField(max_length=300, help_text="How this server was called: what links begin with")
+    status = models.PositiveSmallIntegerField(null=True, blank=True, help_text="What the receiver answered last")
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class IdempotentReply(models.Model):
+    """What a request under an idempotency key was answered with: see `idempotency.py`."""
+
+    token = models.ForeignKey(ApiToken, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=200)
+    request_sha256 = models.CharField(max_length=64, help_text="Of method, address and body")
+    status = models.PositiveSmallIntegerField(null=True, help_text="Empty while it is being worked on")
+    body = models.TextField(blank=True)
+    # Not a foreign key: removing a repository must not change what was answered.
+    repository_id = models.PositiveBigIntegerField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        verbose_name_plural = "idempotent replies"
+        constraints = [models.UniqueConstraint(fields=["token", "key"], name="one_reply_per_idempotency_key")]
+
+    def __str__(self) -> str:
+        return self.key

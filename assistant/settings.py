@@ -303,6 +303,9 @@ EVIDENCE_PASSAGES = _number("EVIDENCE_PASSAGES", 8)
 
 # JSON API.
 API_REQUESTS_PER_MINUTE = _number("API_REQUESTS_PER_MINUTE", 300)  # of one token
+API_REQUESTS_PER_DAY = _number("API_REQUESTS_PER_DAY", 100_000)  # of one token
+API_CORS_ORIGINS = _list("API_CORS_ORIGINS")  # web pages that may call the API: https://portal.example, or *
+CALLBACK_ALLOWED_HOSTS = _list("CALLBACK_ALLOWED_HOSTS")  # internal hosts that answers may be sent to
 API_MAX_BODY_BYTES = _number("API_MAX_BODY_BYTES", 256_000)
 MCP_TOKEN = _text("MCP_TOKEN")  # whose rights `manage.py mcp` has; empty: the operator's
 

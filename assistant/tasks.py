@@ -1,4 +1,4 @@
-"""Celery tasks of the assistant: bring answers to Slack.
+"""Celery tasks of the assistant: bring answers to Slack, and to the addresses that programs named.
 
 They have a queue of their own, `answers`, so that nobody waits behind a build. A message says "look at this job";
 whether there is something to do is decided by its row (`jobs.py`).
@@ -37,9 +37,17 @@ def tell_slack(response_url: str, reply: dict[str, Any]) -> None:  # Any: a mess
         log.exception("the queue did not take a reply to Slack")
 
 
+@shared_task(acks_late=True)  # type: ignore[untyped-decorator]  # as above
+def call_back(callback_id: int) -> None:
+    from assistant import callbacks, chat_api
+
+    callbacks.deliver(callback_id, chat_api.callback_body)
+
+
 def recover_answers() -> None:
     """Called when a worker starts and every few seconds: what a dead worker or a lost message left."""
     from assistant import jobs
-    from assistant.models import SlackJob
+    from assistant.models import Callback, SlackJob
 
     jobs.recover(SlackJob, answer_slack.delay)
+    jobs.recover(Callback, call_back.delay)

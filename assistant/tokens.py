@@ -17,7 +17,8 @@ from datetime import timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Case, F, PositiveBigIntegerField, PositiveIntegerField, Q, QuerySet, When
+from django.db.models.functions import Greatest
 from django.utils import timezone
 from django.utils.text import slugify
 
@@ -29,6 +30,8 @@ PREFIX = "cba_"  # so that scanners for leaked secrets can know them
 SHOWN_CHARS = 10
 MAX_TOKEN_CHARS = 200
 USED_UP = "This token has used up its requests of this minute. `RateLimit-Reset` says when to go on."
+QUOTA_USED_UP = "This token has used up its requests of this day. `Quota-Reset` says when to go on."
+MINUTE, DAY = 60, 24 * 60 * 60  # seconds
 LAST_USED_EVERY = timedelta(minutes=1)
 
 
@@ -114,24 +117,69 @@ def principal_of(token: ApiToken) -> Principal:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What is left of this minute's requests."""
+    """What is left of this minute's and of this day's requests. Days are those of UTC."""
 
     limit: int
     remaining: int
     reset_seconds: int
     exceeded: bool
+    quota: int
+    quota_remaining: int
+    quota_reset_seconds: int
+    quota_exceeded: bool
+
+    @property
+    def refusal(self) -> str:
+        """Why this request is not taken; empty when it is."""
+        if self.exceeded:
+            return USED_UP
+        return QUOTA_USED_UP if self.quota_exceeded else ""
+
+    @property
+    def retry_seconds(self) -> int:
+        return self.reset_seconds if self.exceeded else self.quota_reset_seconds
 
 
 def count_request(token: ApiToken) -> Allowance:
-    """Count one request of this minute. In the database, so the limit holds exactly for any number of processes."""
+    """Count one request, of the day only when the minute has room for it.
+
+    One UPDATE of one row, so the limits hold exactly for any number of processes; a process whose clock is behind
+    counts in the minute that others have begun.
+    """
     now = time.time()
-    minute, limit = int(now // 60), settings.API_REQUESTS_PER_MINUTE
+    minute, day = int(now // MINUTE), int(now // DAY)
+    limit = token.requests_per_minute or settings.API_REQUESTS_PER_MINUTE
+    quota = token.requests_per_day or settings.API_REQUESTS_PER_DAY
+    fits = Q(minute__lt=minute) | Q(requests_in_minute__lt=limit)
+    row = ApiToken.objects.filter(pk=token.pk)
     with transaction.atomic():
-        row = ApiToken.objects.filter(pk=token.pk)
-        if not row.filter(minute=minute).update(requests_in_minute=F("requests_in_minute") + 1):
-            row.update(minute=minute, requests_in_minute=1)
-        used = row.values_list("requests_in_minute", flat=True).get()
-    return Allowance(limit, max(0, limit - used), 60 - int(now % 60), exceeded=used > limit)
+        row.update(
+            requests_in_minute=Case(
+                When(minute__lt=minute, then=1),
+                default=F("requests_in_minute") + 1,
+                output_field=PositiveIntegerField(),
+            ),
+            requests_in_day=Case(
+                When(fits & Q(day__lt=day), then=1),
+                When(fits, then=F("requests_in_day") + 1),
+                When(day__lt=day, then=0),
+                default=F("requests_in_day"),
+                output_field=PositiveIntegerField(),
+            ),
+            minute=Greatest("minute", minute, output_field=PositiveBigIntegerField()),
+            day=Greatest("day", day, output_field=PositiveIntegerField()),
+        )
+        used, used_of_day = row.values_list("requests_in_minute", "requests_in_day").get()
+    return Allowance(
+        limit=limit,
+        remaining=max(0, limit - used),
+        reset_seconds=MINUTE - int(now % MINUTE),
+        exceeded=used > limit,
+        quota=quota,
+        quota_remaining=max(0, quota - used_of_day),
+        quota_reset_seconds=DAY - int(now % DAY),
+        quota_exceeded=used_of_day > quota,
+    )
 
 
 @transaction.atomic

@@ -195,7 +195,7 @@ def get_repository(request: HttpRequest, repository_id: int) -> RepositoryOut:
     "/{int:repository_id}", response=RepositoryOut, summary="Change a repository", operation_id="update_repository"
 )
 def update_repository(request: HttpRequest, repository_id: int, body: RepositoryChange) -> RepositoryOut:
-    caller, repository = _caller(request), _managed(request, repository_id)
+    caller, repository = _caller(request), managed(request, repository_id)
     people = people_named(body.people) if body.people is not None else None
     groups = _groups(caller, body.groups) if body.groups is not None else None
     if body.login is not None:
@@ -227,7 +227,7 @@ def update_repository(request: HttpRequest, repository_id: int, body: Repository
 )
 def delete_repository(request: HttpRequest, repository_id: int) -> Status[None]:
     """Its index goes with it; answers that cite it stay readable."""
-    repository = _managed(request, repository_id)
+    repository = managed(request, repository_id)
     record(_caller(request).user, "repository removed", repository)
     registering.remove(repository)
     return Status(204, None)
@@ -335,7 +335,8 @@ def _visible(request: HttpRequest, repository_id: int) -> Repository:
     return repository
 
 
-def _managed(request: HttpRequest, repository_id: int) -> Repository:
+def managed(request: HttpRequest, repository_id: int) -> Repository:
+    """Raises Http404 for a repository that the caller may not change."""
     repository = _visible(request, repository_id)
     if not _may_manage(_caller(request), repository):
         raise Http404("There is no such repository, or this token may not change it.")

@@ -1,14 +1,15 @@
 """Host names -> addresses that may be connected to.
 
-A person who may add repositories must not be able to make this server talk to the network behind it. Internal
-addresses are refused unless the host is listed in GIT_ALLOWED_HOSTS; what was checked is returned, so that the
-connection can be pinned to it and a second DNS answer cannot lead elsewhere.
+A person who may add repositories or name addresses for callbacks must not be able to make this server talk to the
+network behind it. Internal addresses are refused unless the host is listed in a setting; what was checked is returned,
+so that the connection can be pinned to it and a second DNS answer cannot lead elsewhere.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Sequence
 
 from django.conf import settings
 
@@ -19,8 +20,10 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-def public_addresses(host: str, port: int) -> list[str]:
-    """All addresses of a host, in the resolver's order.
+def public_addresses(
+    host: str, port: int, *, allowed: Sequence[str] | None = None, setting: str = "GIT_ALLOWED_HOSTS"
+) -> list[str]:
+    """All addresses of a host, in the resolver's order. `allowed`: internal hosts that `setting` lists.
 
     Raises UnreachableSource when there is none and InvalidSource when one is internal and the host is not listed.
     """
@@ -32,11 +35,9 @@ def public_addresses(host: str, port: int) -> list[str]:
             f"The host name {host} has no address. Check the spelling and this server's DNS, then retry."
         ) from error
     addresses = list(dict.fromkeys(str(answer[4][0]).partition("%")[0] for answer in answers))
-    listed = host in {name.lower() for name in settings.GIT_ALLOWED_HOSTS}
+    listed = host in {name.lower() for name in (settings.GIT_ALLOWED_HOSTS if allowed is None else allowed)}
     if not listed and any(is_internal(ipaddress.ip_address(address)) for address in addresses):
-        raise InvalidSource(
-            f"{host} is an internal address. An operator can allow it by adding {host} to GIT_ALLOWED_HOSTS."
-        )
+        raise InvalidSource(f"{host} is an internal address. An operator can allow it by adding {host} to {setting}.")
     return addresses
 
 

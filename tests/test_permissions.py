@@ -59,6 +59,7 @@ RULES = {
     "API: token": _row(tokens=IN),
     "API: readers": (SIGN_IN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, IN, IN, IN, IN),
     "API: owner": (SIGN_IN, *[HIDDEN] * 7, IN),
+    "API: staff": (SIGN_IN, *[HIDDEN] * 8),
 }
 
 # Address name -> rule, method, query. `{...}` are the ids of the secret repository and of its owner's conversation.
@@ -138,6 +139,12 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "get_repository_status": ("API: readers", {}),
     "list_skipped_files": ("API: readers", {}),
     "read_code": ("API: readers", {}),
+    "get_webhook": ("API: owner", {}),
+    "renew_webhook_secret": ("API: owner", {}),
+    "list_evaluation_runs": ("API: staff", {}),
+    "get_evaluation_run": ("API: staff", {}),
+    "start_evaluation_run": ("API: staff", {"set": "acme"}),
+    "get_callback_secret": ("API: token", {}),
     "search": ("API: token", {"question": "How is the cookie signed?", "trace": True}),
     "ask": ("API: token", {"question": "acme", "wait": False}),
     "get_answer": ("API: owner", {}),
@@ -221,6 +228,7 @@ class World:
             "token": "made-up",
             "organisation_id": 1,
             "account_id": self.slack_account.pk,
+            "run_id": 1,
         }
 
 

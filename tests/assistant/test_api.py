@@ -148,6 +148,53 @@ def test_it_counts_the_requests_of_a_minute(api: ApiClient, settings: Settings, 
     assert api.get("/repositories").status_code == 200
 
 
+def test_it_counts_the_requests_of_a_day(api: ApiClient, settings: Settings) -> None:
+    settings.API_REQUESTS_PER_DAY = 2
+    assert [api.get("/repositories")["Quota-Remaining"] for _ in range(2)] == ["1", "0"]
+    refused = api.get("/repositories")
+    assert "of this day" in error_of(refused, 429)["message"]
+    assert refused["Quota-Limit"] == "2"
+    assert 0 < int(refused["Retry-After"]) <= 24 * 60 * 60
+    ApiToken.objects.update(day=0)
+    assert api.get("/repositories")["Quota-Remaining"] == "1"
+
+
+def test_it_has_limits_of_a_token_of_its_own(api: ApiClient) -> None:
+    ApiToken.objects.update(requests_per_minute=1, requests_per_day=7)
+    assert api.get("/repositories")["Quota-Limit"] == "7"
+    refused = api.get("/repositories")
+    assert error_of(refused, 429)
+    assert refused["Quota-Remaining"] == "6"  # what the minute refuses does not cost the day
+
+
+def test_it_sends_what_was_read_once(api: ApiClient) -> None:
+    first = api.get("/repositories")
+    assert first["Cache-Control"] == "private, no-cache"
+    assert "Authorization" in first["Vary"]
+    again = api.get("/repositories", headers={"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
+    make_index(current=True)
+    assert api.get("/repositories", headers={"If-None-Match": first["ETag"]}).status_code == 200
+    assert "ETag" not in api.get("/repositories/999", headers={"If-None-Match": first["ETag"]})
+
+
+def test_it_lets_pages_of_listed_origins_call(api: ApiClient, settings: Settings, client: Client) -> None:
+    asking = {"Origin": "https://portal.example", "Access-Control-Request-Method": "POST"}
+    refused = client.options("/api/v1/search", headers=asking)
+    assert (refused.status_code, "Access-Control-Allow-Origin" in refused) == (204, False)
+    assert "Access-Control-Allow-Origin" not in api.get("/repositories", headers=asking)
+    settings.API_CORS_ORIGINS = ["https://portal.example"]
+    allowed = client.options("/api/v1/search", headers=asking)
+    assert allowed["Access-Control-Allow-Origin"] == "https://portal.example"
+    assert "Authorization" in allowed["Access-Control-Allow-Headers"]
+    assert "Access-Control-Allow-Credentials" not in allowed
+    for response in (api.get("/repositories", headers=asking), client.get("/api/v1/repositories", headers=asking)):
+        assert response["Access-Control-Allow-Origin"] == "https://portal.example"
+        assert "Origin" in response["Vary"]
+    other = {"Origin": "https://other.example"}
+    assert "Access-Control-Allow-Origin" not in api.get("/repositories", headers=other)
+
+
 WEIRD: list[Any] = [
     "",
     "\0",
@@ -171,6 +218,7 @@ VALID: dict[str, dict[str, Any]] = {
     "add_repository": {"source": "https://github.com/acme/new"},
     "update_repository": {},
     "rate_answer": {"helpful": True},
+    "start_evaluation_run": {"set": "a"},
 }
 
 
@@ -214,7 +262,8 @@ def test_it_answers_nonsense_as_it_is_described(
     settings.API_REQUESTS_PER_MINUTE = 10_000
     message = make_message(make_conversation(user), state="done")
     ids = {"conversation_id": message.conversation_id, "message_id": message.pk}
-    known = {name: str(pk) for name, pk in (ids | {"repository_id": make_index(current=True).repository_id}).items()}
+    ids |= {"repository_id": make_index(current=True).repository_id, "run_id": 1}
+    known = {name: str(pk) for name, pk in ids.items()}
     nonsense = Nonsense(*OPERATIONS[operation], known)
     stream = {"Accept": "text/event-stream"} if operation == "follow_answer" else {}
     for address, body in nonsense.requests():

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.utils import timezone
+from pytest_django import Settings
 
 from assistant import conversations, tokens
 from assistant.models import ApiToken
@@ -83,3 +87,29 @@ def test_it_answers_as_the_token_that_began_the_conversation(user: User) -> None
     begun = make_conversation(user, token=token)
     assert list(Repository.objects.visible_to(conversations.principal_of(begun))) == [named]
     assert set(Repository.objects.visible_to(conversations.principal_of(make_conversation(user)))) == {named, other}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_counts_exactly_when_many_count_at_once(user: User, settings: Settings) -> None:
+    settings.API_REQUESTS_PER_MINUTE = 50
+    token, _secret = tokens.create(user, "load", scopes=["read"])
+    ApiToken.objects.update(minute=1, day=1)  # all of them meet the change of the minute
+
+    def count(_number: int) -> bool:
+        try:
+            return not tokens.count_request(token).refusal
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as workers:
+        taken = list(workers.map(count, range(80)))
+    assert sum(taken) == 50
+    row = ApiToken.objects.get()
+    assert (row.requests_in_minute, row.requests_in_day) == (80, 50)
+
+
+def test_it_counts_in_the_minute_that_others_have_begun(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, _secret = tokens.create(user, "load", scopes=["read"])
+    tokens.count_request(token)
+    monkeypatch.setattr(time, "time", lambda: 60.0)  # a clock that is far behind
+    assert tokens.count_request(token).remaining == 298
