@@ -26,9 +26,10 @@ from indexing.access import Principal
 from indexing.audit import record
 from indexing.building import request_build
 from indexing.chunk_checks import CHECKS
-from indexing.errors import IndexingError
+from indexing.errors import IndexFormatError, IndexingError
 from indexing.forms import AUTOMATIC, LoginFields
 from indexing.git import allowed_source
+from indexing.index_format import verify
 from indexing.judging import MARKS
 from indexing.models import (
     ChunkReview,
@@ -42,9 +43,10 @@ from indexing.models import (
     SkippedFile,
     new_webhook_secret,
 )
+from indexing.refreshing import request_repair
 from indexing.registering import register, remove, set_login
+from indexing.repository_columns import COLUMNS, RepositoryColumns, with_standing
 from indexing.sources import check_ref
-from indexing.status import status_of
 
 Checked = TypeVar("Checked")
 LOGIN_FIELDS = ["access_user", "access_token", "ssh_key"]
@@ -144,24 +146,19 @@ def _or_invalid(check: Callable[[], Checked]) -> Checked:
 
 
 @admin.register(Repository)
-class RepositoryAdmin(AuditedAdmin):
+class RepositoryAdmin(AuditedAdmin, RepositoryColumns):
     form = RepositoryForm
-    list_display = ("name", "state", "golden", "commit", "files", "chunks", "skipped", "problem", "visibility")
+    list_display = ("name", "golden", *COLUMNS)
     list_editable = ("golden",)
     list_filter = ("golden", "visibility", ("current_index", admin.EmptyFieldListFilter))
     search_fields = ("name", "mirror__url", "description")
     filter_horizontal = ("members", "groups")
-    readonly_fields = ("mirror", "current_index", "commits_behind", "checked_at", "check_error", "created_at")
-    actions = ("reindex", "make_golden", "make_ordinary", "make_set", "renew_webhook_secrets")
+    readonly_fields = ("mirror", *COLUMNS, "created_at")
+    actions = ("reindex", "verify_files", "make_golden", "make_ordinary", "make_set", "renew_webhook_secrets")
     list_per_page = 50
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Repository]:
-        newest = Prefetch("indexes", queryset=Index.objects.order_by("-pk")[:1], to_attr="newest_indexes")
-        return (
-            Repository.objects.visible_to(_principal(request))
-            .select_related("current_index", "mirror")
-            .prefetch_related(newest)
-        )
+        return with_standing(_visible(request))
 
     def get_fields(self, request: HttpRequest, obj: Repository | None = None) -> Any:  # Any: nested lists
         settings = ["name", "ref", "visibility", "golden", "golden_note", "description", "owner", "members", "groups"]
@@ -222,6 +219,17 @@ class RepositoryAdmin(AuditedAdmin):
             record(request.user, "repository indexed again", repository)
         self.message_user(request, f"Indexing {len(queryset)} again; searches use the present indexes until then.")
 
+    @admin.action(description="Verify the index files", permissions=["view"])
+    def verify_files(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
+        """Every byte against its checksum; what is damaged is queued to be made anew."""
+        indexed = [repository for repository in queryset if repository.current_index_id]
+        damaged = [(repository, problem) for repository in indexed if (problem := _damage(repository))]
+        for repository, problem in damaged:
+            request_repair(repository)
+            self.message_user(request, f"{repository}: {problem} It is made anew from its mirror.", messages.ERROR)
+        if sound := len(indexed) - len(damaged):
+            self.message_user(request, f"{sound} checked byte by byte: sound.")
+
     @admin.action(description="Make golden", permissions=["change"])
     def make_golden(self, request: HttpRequest, queryset: QuerySet[Repository]) -> None:
         self.message_user(request, f"{_set_golden(request, queryset, True)} made golden: preferred in every search.")
@@ -243,32 +251,6 @@ class RepositoryAdmin(AuditedAdmin):
             repository.save(update_fields=["webhook_secret"])
             record(request.user, "webhook secret renewed", repository)
         self.message_user(request, f"{len(queryset)} secrets changed; put them into the hosts' webhook settings.")
-
-    @admin.display(description="state")
-    def state(self, repository: Repository) -> str:
-        status = status_of(repository, _newest(repository), repository.current_index)
-        return f"{status.label} ({status.percent} %)" if status.percent is not None else status.label
-
-    @admin.display(description="commit")
-    def commit(self, repository: Repository) -> str:
-        return repository.current_index.commit[:10] if repository.current_index else ""
-
-    @admin.display(description="files")
-    def files(self, repository: Repository) -> int | str:
-        return repository.current_index.files_done if repository.current_index else ""
-
-    @admin.display(description="chunks")
-    def chunks(self, repository: Repository) -> int | str:
-        return repository.current_index.chunks_done if repository.current_index else ""
-
-    @admin.display(description="skipped")
-    def skipped(self, repository: Repository) -> int | str:
-        return sum(repository.current_index.skipped.values()) if repository.current_index else ""
-
-    @admin.display(description="last error")
-    def problem(self, repository: Repository) -> str:
-        newest = _newest(repository)
-        return newest.error[:200] if newest else ""
 
 
 @admin.register(GoldenSet)
@@ -326,8 +308,13 @@ def _members(row: GoldenSet) -> Sequence[Repository]:
     return getattr(row, "readable", ())
 
 
-def _newest(repository: Repository) -> Index | None:
-    return next(iter(getattr(repository, "newest_indexes", ())), None)
+def _damage(repository: Repository) -> str:
+    """Empty when every checksum holds."""
+    try:
+        verify(repository.index_path)
+    except IndexFormatError as error:
+        return str(error)
+    return ""
 
 
 def _set_golden(request: HttpRequest, queryset: QuerySet[Repository], golden: bool) -> int:

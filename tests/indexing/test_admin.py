@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from indexing.models import Index, Repository
+from indexing.models import Index, LLMCall, Repository
 from tests.factories import make_index, make_repo, make_repository, make_user
 
 pytestmark = pytest.mark.django_db
@@ -118,3 +119,31 @@ def test_it_serves_its_pages_under_the_strict_policy(staff_client: Client) -> No
     html = response.content.decode()
     assert "style=" not in html
     assert "<script>" not in html
+
+
+def test_it_shows_progress_staleness_and_cost(staff_client: Client) -> None:
+    building = make_repository("example/busy", commits_behind=14)
+    make_index(building, current=True, size_bytes=3 * 1024 * 1024)
+    make_index(building, status="building", step="embed", chunks_done=340, chunks_known=1000, chunks_per_second=2)
+    LLMCall.objects.create(purpose="describe", model="m", repository=building, cost_usd=0.42)
+    make_repository("example/new")
+    html = page(staff_client, "/admin/indexing/repository/").replace("\xa0", " ")
+    for shown in ("34 %, embedding: 340 of 1,000 chunks, about 6 min left", "14 commits behind", "3.0 MB", "0.42"):
+        assert shown in html
+    assert "Choose it and Index again." in html
+
+
+def test_it_verifies_index_files_and_has_damaged_ones_made_anew(staff_client: Client) -> None:
+    damaged = make_repository("example/web")
+    make_index(damaged, current=True)  # a row without files
+    chosen = {"action": "verify_files", "_selected_action": [damaged.pk]}
+    html = staff_client.post("/admin/indexing/repository/", chosen, follow=True).content.decode()
+    assert "It is made anew from its mirror." in html
+    assert damaged.indexes.filter(status=Index.Status.QUEUED).exists()
+
+
+def test_it_is_in_the_colours_of_the_product(staff_client: Client) -> None:
+    html = page(staff_client, "/admin/")
+    assert "/static/css/tokens.css" in html
+    assert "Codebase assistant" in html
+    assert not re.search(r"<style|\sstyle=|\son\w+=", html)
