@@ -1,16 +1,25 @@
 # run   install what is missing, then start everything on this machine
 # test  the whole check: lint, then all tests
+# test-services  the tests marked `services` on PostgreSQL with RabbitMQ and on PostgreSQL with Redis
+# test-postgres  all tests but the browser's on PostgreSQL with RabbitMQ
+# milvus a Milvus server in a virtual environment of its own, for the tests marked `milvus`
+# load  drive the real server for minutes: latencies, errors, memory
 # lint  style, types, import contracts, templates, migrations
 # bench time search against reading the bytes, faiss and NumPy, in one run
 #
 # ARGS      extra arguments of `manage.py up` (run) or pytest (test), e.g. make run ARGS="--port 9000"
+# TEST_POSTGRES, TEST_RABBITMQ, TEST_REDIS  where those services are; `.ci/services` starts them
 # PIP_ARGS  extra arguments of pip, e.g. an index with CPU builds of torch
 
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --quiet --disable-pip-version-check $(PIP_ARGS)
 SOURCES := indexing search assistant tests manage.py
 
-.PHONY: run test lint bench
+TEST_POSTGRES ?= postgres://postgres@127.0.0.1:5432/tests
+TEST_RABBITMQ ?= amqp://guest:guest@127.0.0.1:5672//
+TEST_REDIS ?= redis://127.0.0.1:6379/9
+
+.PHONY: run test test-services test-postgres milvus load lint bench
 
 run: .venv/.run-stamp
 	@$(PY) manage.py up $(ARGS)
@@ -24,6 +33,22 @@ test: lint
 	  echo 'The browser tests drive chromium, which is not installed. Either install it (Debian: apt-get install chromium)'; \
 	  echo "or leave them out: make test ARGS='-m \"not browser\"'"; exit 1; } ;; esac
 	$(PY) -m pytest $(ARGS)
+
+test-services: .venv/.dev-stamp
+	TEST_DATABASE_URL=$(TEST_POSTGRES) TEST_BROKER_URL=$(TEST_RABBITMQ) $(PY) -m pytest -m services $(ARGS)
+	TEST_DATABASE_URL=$(TEST_POSTGRES) TEST_BROKER_URL=$(TEST_REDIS) $(PY) -m pytest -m services $(ARGS)
+
+test-postgres: .venv/.dev-stamp
+	TEST_DATABASE_URL=$(TEST_POSTGRES) TEST_BROKER_URL=$(TEST_RABBITMQ) $(PY) -m pytest -m "not browser" $(ARGS)
+
+# What the server's package needs contradicts what ours need.
+milvus: .venv-milvus/bin/python
+.venv-milvus/bin/python: | .venv/bin/python
+	$(PY) -m venv --clear .venv-milvus
+	.venv-milvus/bin/pip install --quiet 'milvus==2.3.5' 'pymilvus<2.5' 'setuptools<80' 'marshmallow<4'
+
+load: .venv/.dev-stamp
+	$(PY) -m tests.load $(ARGS)
 
 # Its own data folder: a check never touches the one of the checkout.
 lint: export DATA_DIR = .venv/lint-data

@@ -14,6 +14,7 @@ from django.db import close_old_connections
 
 RECOVERY_SECONDS = 15.0
 REFRESH_SECONDS = 20.0
+FILL_SECONDS = 30.0
 RETENTION_SECONDS = 3600.0
 
 log = logging.getLogger(__name__)
@@ -27,12 +28,14 @@ def start() -> list[threading.Thread]:
     from indexing.organisations import keep_in_step
     from indexing.refreshing import refresh_due
     from indexing.tasks import recover_jobs
+    from indexing.vector_filling import fill_all
 
     rounds: tuple[tuple[Callable[[], object], float], ...] = (
         (recover_jobs, RECOVERY_SECONDS),
         (recover_answers, RECOVERY_SECONDS),
         (refresh_due, REFRESH_SECONDS),
         (keep_in_step, REFRESH_SECONDS),
+        (fill_all, FILL_SECONDS),
         (remove_old, RETENTION_SECONDS),
     )
     threads = [threading.Thread(target=_repeat, args=work, daemon=True) for work in rounds]

@@ -278,6 +278,14 @@ EMBEDDING_TIMEOUT_SECONDS = _number("EMBEDDING_TIMEOUT_SECONDS", 120)  # for one
 EMBEDDING_THREADS = _number("EMBEDDING_THREADS", 0)  # 0 = all cores but leave questions their share
 EMBEDDING_PRECISION = _text("EMBEDDING_PRECISION", "auto")  # auto, float32, bfloat16
 
+# Where sign bits are searched: in the mapped index files, or in Milvus, which is filled from them.
+VECTOR_BACKEND = _text("VECTOR_BACKEND", "files")
+if VECTOR_BACKEND not in ("files", "milvus"):
+    raise ImproperlyConfigured(f"VECTOR_BACKEND is {VECTOR_BACKEND!r}; use files or milvus")
+MILVUS_URL = _text("MILVUS_URL", "http://127.0.0.1:19530")
+MILVUS_TOKEN = _text("MILVUS_TOKEN")  # user:password
+MILVUS_COLLECTION = _text("MILVUS_COLLECTION", "codebase_assistant")  # its name begins so
+
 # Language model, any name litellm knows ("ollama/llama3.1", "openai/gpt-...", "anthropic/claude-...").
 LLM_MODEL = _text("LLM_MODEL")
 LLM_API_BASE = _text("LLM_API_BASE")

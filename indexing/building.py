@@ -29,7 +29,15 @@ from indexing.compacting import compact
 from indexing.describing import DescribeBudget
 from indexing.description_parts import describe_segments, with_descriptions
 from indexing.embedding import Embedder
-from indexing.errors import BuildCancelled, DamagedIndex, EmptyRepository, IndexingError, LeaseLost, MissingObject
+from indexing.errors import (
+    BuildCancelled,
+    DamagedIndex,
+    EmptyRepository,
+    IndexingError,
+    LeaseLost,
+    MissingObject,
+    VectorsUnavailable,
+)
 from indexing.index_format import Coverage, Manifest, OpenIndex, ProfileInfo, Segment
 from indexing.index_writing import (
     PartWriter,
@@ -58,6 +66,7 @@ from indexing.updating import (
     updated_readme,
 )
 from indexing.vector_cache import PARTIAL, VectorCache, reusable_index
+from indexing.vector_filling import fill_repository
 from indexing.vectorising import SegmentRows, Vectoriser, open_segments, write_vectors
 from indexing.walking import SkippedEntry, SourceFile, walk
 
@@ -305,9 +314,11 @@ class _Build:
             vectoriser = Vectoriser(embedder, cache, check=self.check_turn, on_progress=self.chunks_done)
             rows = self.vectorise(vectoriser, open_segments(self.directory, collected.segments))
             self.publish_vectors(embedder, cache, rows, collected)
+            self.fill_vectors()
             self.describe(vectoriser)
             cache.discard_partial()
         remove_unnamed(self.directory)
+        self.fill_vectors()
         self.progress.write()
 
     def check_turn(self) -> None:
@@ -525,6 +536,13 @@ class _Build:
         parts.add("centroids.weights", weights)
         parts.sync()
         return replace(profile, id=parts.path.name, parts=parts.parts)
+
+    def fill_vectors(self) -> None:
+        """Where vectors are searched in Milvus. A server that is away gets them later, from a scheduler."""
+        try:
+            fill_repository(self.repository)
+        except VectorsUnavailable as error:
+            self.progress.warn(f"Not searchable by meaning yet: {error}")
 
     def describe(self, vectoriser: Vectoriser) -> None:
         """The index is complete without this; a model that fails leaves a warning, not a failed build."""

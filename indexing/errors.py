@@ -16,6 +16,7 @@ IndexingError                     base: its text is a whole sentence that may be
 |   `-- RateLimited               it allows no more requests until `reset_at`
 |-- InvalidCursor                 a page was asked for that no page before it named
 |-- EmbeddingError                the model cannot be loaded or did not answer
+|-- VectorsUnavailable            Milvus does not answer, or lacks vectors of a published index
 |-- BuildCancelled                a person stopped the build
 |-- LeaseLost                     another worker holds this build now
 `-- LLMError                      a language model call failed
@@ -89,6 +90,10 @@ class RateLimited(HostingError):
 
 
 class InvalidCursor(IndexingError):
+    pass
+
+
+class VectorsUnavailable(IndexingError):
     pass
 
 

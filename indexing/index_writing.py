@@ -388,7 +388,7 @@ def remove_unnamed(directory: Path) -> None:
     if manifest is None and (directory / MANIFEST).exists():
         return
     named = manifest.file_names if manifest else set()
-    for retired in _retired(directory):
+    for retired in retired_manifests(directory):
         named |= retired.file_names
     folders = {folder for folder, _ in named}
     for folder in (directory / SEGMENTS).glob("*"):
@@ -400,7 +400,7 @@ def remove_unnamed(directory: Path) -> None:
                 file.unlink(missing_ok=True)
 
 
-def _retired(directory: Path) -> Iterator[Manifest]:
+def retired_manifests(directory: Path) -> Iterator[Manifest]:
     """Manifests that searches may still read from; older ones are forgotten."""
     files = sorted(directory.glob(f"{RETIRED}.*.json"), key=lambda file: file.stat().st_mtime)
     for position, file in enumerate(files, start=1):

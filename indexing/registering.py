@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 
+from indexing import milvus
 from indexing.access import Principal
 from indexing.credentials import Secret, forget_unused, keep
+from indexing.errors import VectorsUnavailable
 from indexing.models import Credential, Index, Job, Mirror, Repository
 from indexing.sources import Source
 
@@ -150,6 +153,9 @@ def remove(repository: Repository) -> None:
         _remove_unused(mirror)
         forget_unused()
     shutil.rmtree(index_path, ignore_errors=True)
+    if milvus.enabled():
+        with suppress(VectorsUnavailable):  # nothing names them any more: they take room and are never found
+            milvus.forget(int(index_path.name))
 
 
 def _remove_unused(mirror: Mirror) -> None:

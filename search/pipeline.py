@@ -21,7 +21,7 @@ from django.db import connections
 from indexing import counters, embedding, llm
 from indexing.access import Principal
 from indexing.context import shorten_path
-from indexing.errors import EmbeddingError, IndexFormatError
+from indexing.errors import EmbeddingError, IndexFormatError, VectorsUnavailable
 from indexing.index_format import ModelInfo
 from indexing.models import Repository
 from indexing.refreshing import request_repair
@@ -266,7 +266,13 @@ def _rank_with(
     corpus = Corpus(chosen)
     queries = _without_repository_names(queries, chosen)
     begun = clock.begin("retrieve")
-    pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter))
+    try:
+        pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter))
+    except VectorsUnavailable as error:
+        logger.warning("searching by words only: %s", error)
+        notices.append(f"Searched by words only: {error}")
+        queries = [replace(query, vector=None) for query in queries]
+        pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter))
     clock.end("retrieve", begun)
     begun = clock.begin("rank")
     wanted = max(limit, settings.RERANK_CANDIDATES)

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from django.conf import settings
 
+from indexing import milvus
 from indexing.index_format import VectorList
+from indexing.milvus import RowRange
 from indexing.quantizing import sign_bits
 from search.corpus import Corpus, Part, ranges
 from search.fusion import top
@@ -64,7 +66,7 @@ class Pool:
 
 
 def retrieve(corpus: Corpus, queries: Sequence[Query], *, path_filter: bytes = b"") -> Pool:
-    """The pool of all queries. Empty when nothing matches."""
+    """The pool of all queries. Empty when nothing matches. Raises VectorsUnavailable."""
     allowed = corpus.allowed(path_filter)
     dense = {
         (query.name, f"terms.{name}"): _masked(bm25(corpus.postings(name), _terms_for(query.wording, name)), allowed)
@@ -129,27 +131,38 @@ def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes)
     bits = sign_bits(query.vector.reshape(1, -1))[0]
     wanted = FILE_DEPTH if name == "files" else settings.SEARCH_CANDIDATES_PER_QUERY
     found: list[tuple[Part, VectorList, int]] = []
-    matrices = []
+    ranges: list[RowRange] = []
     for part, vectors in corpus.vectors(name):
         first, last = _vector_range(part, vectors, name, path_filter)
         found.append((part, vectors, first))
-        matrices.append(vectors.bits[first:last])
+        matrix = part.segment.info.parts[f"vectors.{name}.bits"].hash
+        ranges.append(RowRange(part.source.repository_id, matrix, vectors.bits, first, last))
     if not found:
         return np.empty(0, np.int64)
-    rows, _ = top_rows(bits, matrices, wanted * BINARY_OVERFETCH + min(_dead_rows(found), MOST_DEAD_ROWS))
-    rows = np.sort(rows)
-    edges = np.searchsorted(rows, np.cumsum([0] + [len(matrix) for matrix in matrices]))
+    rows = np.sort(nearest_rows(bits, ranges, wanted * BINARY_OVERFETCH + min(_dead_rows(found), MOST_DEAD_ROWS)))
+    lengths = [part.last - part.first for part in ranges]
+    edges = np.searchsorted(rows, np.cumsum([0, *lengths]))
     before = 0
     first_owner = _first_owner(name)
     owners: list[Rows] = []
-    for (part, vectors, first), matrix, start, end in zip(found, matrices, edges, edges[1:], strict=False):
+    for (part, vectors, first), length, start, end in zip(found, lengths, edges, edges[1:], strict=False):
         if start < end:
             local = np.unique(vectors.owners(rows[start:end] - before + first))
             owners.append(local[_live(part, name, local)] + first_owner(part))
-        before += len(matrix)
+        before += length
     candidates = _union(owners)
     best = np.argsort(-_cosines(corpus, query, name, candidates), kind="stable")[:wanted]
     return candidates[best]
+
+
+def nearest_rows(bits: npt.NDArray[np.uint64], ranges: Sequence[RowRange], k: int) -> Rows:
+    """(m,) the nearest rows of all ranges, stacked in order, where VECTOR_BACKEND has them.
+
+    Raises VectorsUnavailable when that is Milvus and it does not answer.
+    """
+    if milvus.enabled():
+        return milvus.nearest(bits, ranges, k)[0]
+    return top_rows(bits, [rows.bits[rows.first : rows.last] for rows in ranges], k)[0]
 
 
 def _dead_rows(found: Sequence[tuple[Part, VectorList, int]]) -> int:

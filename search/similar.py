@@ -14,7 +14,7 @@ from django.conf import settings
 from indexing import embedding
 from indexing.access import Principal
 from indexing.context import normalise
-from indexing.errors import EmbeddingError
+from indexing.errors import EmbeddingError, VectorsUnavailable
 from search.corpus import Corpus
 from search.pipeline import EVERYWHERE, hit_at, readable_sources
 from search.results import Hit
@@ -43,7 +43,10 @@ def similar(text: str, language: str, *, principal: Principal, limit: int = 10) 
         return Similar((), tuple(notices))
     corpus = Corpus(sources)
     query = Query("passage", 1.0, wording(""), embedder.embed_queries([own])[0], code_only=True)
-    pool = retrieve(corpus, [query])
+    try:
+        pool = retrieve(corpus, [query])
+    except VectorsUnavailable as error:
+        return Similar((), (*notices, str(error)))
     scores = pool.chunk_lists["passage", LIST]
     order = np.argsort(-scores, kind="stable")[:limit]
     near = [int(place) for place in order if scores[place] >= settings.SIMILAR_MINIMUM_COSINE]

@@ -62,19 +62,31 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_sessions_left(request: pytest.FixtureRequest) -> Iterator[None]:
+# Where rows decide who does what, and whatever PostgreSQL treats unlike SQLite: JSON, bytes, times, constraints.
+ON_ALL_SERVICES = (
+    *("indexing/test_leases.py", "indexing/test_queueing.py", "indexing/test_tasks.py", "indexing/test_refreshing.py"),
+    *("indexing/test_webhooks.py", "assistant/test_conversations.py", "assistant/test_answering.py"),
+    *("assistant/test_retention.py", "assistant/test_metrics_page.py", "assistant/test_jobs.py"),
+    *("assistant/test_dashboard.py", "assistant/test_health.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if str(item.path).endswith(ON_ALL_SERVICES):
+            item.add_marker(pytest.mark.services)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """PostgreSQL does not drop a test database that some thread of a test is still connected to."""
-    if connection.vendor != "postgresql":
-        yield
-        return
-    request.getfixturevalue("django_db_setup")
     yield
-    with request.getfixturevalue("django_db_blocker").unblock(), connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+    if connection.vendor == "postgresql":
+        with django_db_blocker.unblock(), connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
 
 
 @pytest.fixture
