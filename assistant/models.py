@@ -24,6 +24,20 @@ class ServiceAccount(models.Model):
         return self.user.get_username()
 
 
+class SignInAttempt(models.Model):
+    """A try to sign in with a password that did not succeed (yet), counted by whom and from where."""
+
+    kind = models.CharField(max_length=20)
+    key = models.CharField(max_length=64, help_text="A keyed hash: what was typed as a name may be a password")
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["kind", "key", "at"], name="tries_by_key")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at:%H:%M}"
+
+
 class ApiToken(models.Model):
     """Lets a program act for one person or service account, as far as its scopes and repositories go.
 

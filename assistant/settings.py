@@ -195,6 +195,8 @@ elif DATABASES["default"]["ENGINE"].endswith("postgresql"):
         "connect_timeout": 5,
     }
 
+# The first compares passwords; the second only keeps sessions alive that began before there was a first.
+AUTHENTICATION_BACKENDS = ["assistant.throttling.PasswordBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
@@ -39,6 +40,7 @@ from indexing.status import statuses
 from search.scoping import read_question, scope_tokens
 
 HOME_REPOSITORIES = 50
+TOO_MANY_TRIES = "That was tried too often. Wait {} min, or use a one-time link."
 
 Context = dict[str, Any]  # Any: a template context
 
@@ -352,6 +354,14 @@ def dock(request: HttpRequest) -> HttpResponse:
 class SignIn(LoginView):
     template_name = "sign_in.html"
     redirect_authenticated_user = True
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        seconds = getattr(self.request, "sign_in_wait_seconds", 0)  # set by throttling.PasswordBackend
+        if not seconds:
+            return super().form_invalid(form)
+        minutes = -(-seconds // 60)
+        context = self.get_context_data(form=self.form_class(self.request), link_error=TOO_MANY_TRIES.format(minutes))
+        return self.render_to_response(context, status=429, headers={"Retry-After": str(seconds)})
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # Any: Django's own signature
         """A fragment asked for after the session ended: the whole page goes to the form, and comes back after it."""
