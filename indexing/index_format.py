@@ -16,7 +16,9 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
+import math
 import mmap
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -401,21 +403,37 @@ class PartFolder:
 
 
 def _mapped(path: Path, *, random: bool) -> NDArray[Any]:
-    """A plain array over the mapped file. Rescoring reads single rows: read-ahead made a cold one 50 times slower."""
-    array = np.load(path, mmap_mode="r", allow_pickle=False) if _has_rows(path) else np.load(path, allow_pickle=False)
-    if random and isinstance(array.base, mmap.mmap):
-        array.base.madvise(mmap.MADV_RANDOM)
-    plain: NDArray[Any] = np.asarray(array)
-    return plain
+    """A plain array over the mapped file. Rescoring reads single rows: read-ahead made a cold one 50 times slower.
+
+    np.load does the same, but most of its time goes into reading a header as Python code: a first search of ten
+    repositories, which maps 300 parts, took 30 ms longer with it.
+    """
+    with path.open("rb") as file:
+        start = file.read(HEADER_BYTES)
+        plain = _PLAIN_HEADER.match(start)
+        if plain is None:
+            return np.asarray(np.load(path, mmap_mode="r" if _has_rows(path) else None, allow_pickle=False))
+        dtype, shape = np.dtype(plain[1].decode()), tuple(int(size) for size in plain[2].split(b",") if size.strip())
+        if 0 in shape:  # the operating system maps no empty range
+            return np.zeros(shape, dtype)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if random:
+        mapped.madvise(mmap.MADV_RANDOM)
+    return np.frombuffer(mapped, dtype, math.prod(shape), HEADER_BYTES).reshape(shape)
+
+
+# The first version of NumPy's format, with the usual length of header, of an array without fields.
+HEADER_BYTES = 128
+_PLAIN_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00\x76\x00\{'descr': '([|<][a-z]\d+)', 'fortran_order': False, 'shape': \(([\d, ]+)\), \} *\n\Z"
+)
 
 
 def _has_rows(path: Path) -> bool:
-    """An array of no rows is a header alone; the operating system maps no empty range."""
     with path.open("rb") as file:
         version = np.lib.format.read_magic(file)
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, _ = read_header(file)
-    return 0 not in shape
+        return 0 not in read_header(file)[0]
 
 
 def file_hash(path: Path) -> str:

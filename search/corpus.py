@@ -29,7 +29,6 @@ class Source:
     golden: bool
     index: OpenIndex
     comparable: bool = True  # False: its vectors are not compared, such as those of another model
-    topics: tuple[tuple[str, str], ...] = ()  # a topic of a golden set that it is in, and the name of the set
 
 
 @dataclass(frozen=True, slots=True)

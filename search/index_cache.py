@@ -12,8 +12,8 @@ from pathlib import Path
 from indexing import counters
 from indexing.index_format import MANIFEST, OpenIndex, open_index
 
-# Each open segment holds about 40 mapped files; the system's usual limit is 65,530 maps in a process.
-MAX_OPEN = 256
+# A segment that was searched holds about 40 mapped files; the system's usual limit is 65,530 maps in a process.
+MOST_SEGMENTS = 1_200
 
 _Stamp = tuple[int, int, int]
 _cache: OrderedDict[Path, tuple[_Stamp, OpenIndex]] = OrderedDict()
@@ -34,7 +34,7 @@ def opened(directory: Path) -> OpenIndex:
     with _lock:
         _cache[directory] = (stamp, index)
         _cache.move_to_end(directory)
-        while len(_cache) > MAX_OPEN:
+        while len(_cache) > 1 and sum(len(held.segments) for _, held in _cache.values()) > MOST_SEGMENTS:
             _cache.popitem(last=False)
     return index
 

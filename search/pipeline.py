@@ -7,11 +7,11 @@ that can fail has a fallback that is noted in the trace; only an empty question 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
@@ -21,18 +21,16 @@ from django.db import connections
 from indexing import counters, embedding, llm
 from indexing.access import Principal
 from indexing.context import shorten_path
-from indexing.errors import EmbeddingError, IndexFormatError, VectorsUnavailable
+from indexing.errors import EmbeddingError, VectorsUnavailable
 from indexing.index_format import ModelInfo
-from indexing.models import Repository
-from indexing.refreshing import request_repair
-from search import golden_sets
+from search import catalogue
 from search.corpus import Corpus, Source
 from search.errors import EmptyQuestion
 from search.grep import Pattern, grep, read_pattern
-from search.index_cache import opened
 from search.placing import place_frames
 from search.planning import Turn, basic_plan, plan
 from search.ranking import rank
+from search.readable import Library, open_chosen, readable
 from search.repo_selection import choose
 from search.reranking import rerank
 from search.results import (
@@ -66,21 +64,28 @@ OnStage = Callable[[Stage], None]
 OnHits = Callable[[tuple[Hit, ...]], None]
 
 
+def warm_up() -> None:
+    """What the first question of a process would wait for."""
+    import faiss  # noqa: F401  half a second
+
+    catalogue.current()
+
+
 @dataclass(slots=True)
 class _Clock:
     """Measures stages against one start and reports them as they begin and end."""
 
     on_stage: OnStage | None
-    started: float = field(default_factory=time.perf_counter)
+    started: float = field(default_factory=perf_counter)
     stages: list[Stage] = field(default_factory=list)
 
     def begin(self, name: str, *, llm: bool = False) -> float:
-        at = time.perf_counter()
+        at = perf_counter()
         self._report(Stage(name, 0, started_ms=_ms(at - self.started), llm=llm, state="now"))
         return at
 
     def end(self, name: str, begun: float, *, llm: bool = False, state: str = "done", note: str = "") -> None:
-        now = time.perf_counter()
+        now = perf_counter()
         stage = Stage(name, _ms(now - begun), _ms(begun - self.started), llm=llm, state=state, note=note)
         self.stages.append(stage)
         counters.stage_seconds.labels(name).observe(now - begun)
@@ -115,7 +120,7 @@ def search(
     clock = _Clock(on_stage)
     notices: list[str] = []
     with_llm = use_llm and llm.configured()
-    sources, readable = readable_sources(principal, scope, notices, options)
+    library = readable(principal, scope, options, notices)
     pattern = read_pattern(question) if plan is None else None
     if pattern is not None:
         lines = _search_lines(pattern, principal, scope, limit, _Clock(on_stage))
@@ -125,25 +130,25 @@ def search(
     pasted = read_stack_trace(question) if plan is None else None
     first_plan = plan or basic_plan(pasted.query if pasted else question, history)
     begun = clock.begin("plan", llm=with_llm and plan is None)
-    planner = _Planner(question, history, principal.user_id) if with_llm and plan is None and sources else None
+    planner = (
+        _Planner(question, history, principal.user_id) if with_llm and plan is None and library.repositories else None
+    )
     if planner is None:
         clock.end("plan", begun, note=first_plan.notice)
-        ranked = _rank_with(first_plan, sources, scope, limit, clock, notices, options)
+        ranked = _rank_with(first_plan, library, scope, limit, clock, notices, options)
     else:
-        ranked = _rank_with(first_plan, sources, scope, limit, _Clock(None), notices, options)
+        ranked = _rank_with(first_plan, library, scope, limit, _Clock(None), notices, options)
         if on_hits is not None:
             on_hits(ranked.hits[:limit])
         final_plan = planner.wait(first_plan)
         failed = final_plan.source != "llm"
         clock.end("plan", begun, llm=True, state="failed" if failed else "done", note=final_plan.notice)
         notices.clear()
-        sources, readable = readable_sources(principal, scope, notices, options)
-        ranked = _rank_with(final_plan, sources, scope, limit, clock, notices, options)
+        library = readable(principal, scope, options, notices)
+        ranked = _rank_with(final_plan, library, scope, limit, clock, notices, options)
         first_plan = final_plan
     if pasted is not None:
-        chosen = {choice.repository_id for choice in ranked.choices}
-        opened_sources = [source for source in sources if source.repository_id in chosen]
-        ranked = replace(ranked, hits=_with_frames_first(pasted, opened_sources, scope, ranked.hits))
+        ranked = replace(ranked, hits=_with_frames_first(pasted, ranked.sources, scope, ranked.hits))
     hits: tuple[Hit, ...] = ranked.hits[:limit]
     dropped: tuple[Dropped, ...] = ()
     if with_llm and ranked.hits:
@@ -156,7 +161,7 @@ def search(
     trace = Trace(
         plan=first_plan,
         repositories=tuple(ranked.choices),
-        readable_repositories=readable,
+        readable_repositories=library.count,
         candidates=ranked.hits,
         dropped=dropped,
         stages=tuple(sorted(clock.stages, key=lambda stage: stage.started_ms)),
@@ -168,25 +173,26 @@ def search(
 def _search_lines(pattern: Pattern, principal: Principal, scope: Scope, limit: int, clock: _Clock) -> SearchResult:
     """Exact search: no model takes part, and only the repositories that fit the pattern's words best are read."""
     notices: list[str] = []
-    sources, readable = readable_sources(principal, scope, notices)
+    library = readable(principal, scope, AS_ALWAYS, notices)
     asked = QueryPlan(english_query=pattern.text, question_class="symbol")
     begun = clock.begin("repositories")
     query = Query("english", 1.0, wording(pattern.text))
-    choices = choose(sources, [query], scope=scope, limit=settings.SEARCH_REPOSITORIES)
+    chosen = choose(library, [query], scope=scope, limit=settings.SEARCH_REPOSITORIES)
+    sources = open_chosen(chosen.repositories, notices)
     clock.end("repositories", begun)
-    by_id = {source.repository_id: source for source in sources}
     begun = clock.begin("retrieve")
-    found = grep([by_id[choice.repository_id] for choice in choices], pattern, folder=_folder(scope.path_filter))
+    found = grep(sources, pattern, folder=_folder(scope.path_filter))
     clock.end("retrieve", begun)
-    if len(choices) < len(sources):
-        notices.append(f"Searched in {len(choices)} of {len(sources)} repositories. Name one with @ to search it.")
+    known = len(library.repositories)
+    if len(chosen.choices) < known:
+        notices.append(f"Searched in {len(chosen.choices)} of {known} repositories. Name one with @ to search it.")
     hits = tuple(hit for hit in found.hits if _in_languages(hit, scope))
     return SearchResult(
         hits=hits[:limit],
         trace=Trace(
             plan=asked,
-            repositories=tuple(choices),
-            readable_repositories=readable,
+            repositories=chosen.choices,
+            readable_repositories=library.count,
             candidates=hits[: max(limit, settings.RERANK_CANDIDATES)],
             dropped=(),
             stages=tuple(clock.stages),
@@ -207,44 +213,16 @@ def _with_frames_first(
     return tuple(placed + others)
 
 
-def readable_sources(
-    principal: Principal, scope: Scope, notices: list[str], options: SearchOptions = AS_ALWAYS
-) -> tuple[list[Source], int]:
-    """The opened indexes this principal may search, and how many repositories that are without the scope's pins."""
-    readable = Repository.objects.visible_to(principal).searchable().order_by("name")
-    count = readable.count()
-    if scope.repository_ids:
-        readable = readable.filter(pk__in=scope.repository_ids)
-    sources = []
-    topics = golden_sets.topics()
-    for repository in readable:
-        try:
-            index = opened(repository.index_path)
-        except IndexFormatError as error:
-            logger.warning("repository %s cannot be searched: %s", repository.pk, error)
-            request_repair(repository)
-            notices.append(f"{repository.name} could not be searched: its index is damaged and has to be made anew.")
-            continue
-        golden = repository.golden if options.golden is None else repository.pk in options.golden
-        about = topics.get(repository.pk, ())
-        sources.append(Source(repository.pk, repository.name, golden, index, options.vectors, tuple(about)))
-        coverage = index.manifest.coverage
-        if coverage.lexical < 1:
-            notices.append(f"{repository.name} is {coverage.lexical:.0%} indexed; the answer sees only that part.")
-        elif coverage.vectors < 1:
-            notices.append(f"{repository.name} is still being embedded; until then it is searched by words only.")
-    return sources, count
-
-
 @dataclass(frozen=True, slots=True)
 class _RankedHits:
     hits: tuple[Hit, ...]
     choices: tuple[RepositoryChoice, ...]
+    sources: tuple[Source, ...]
 
 
 def _rank_with(
     plan: QueryPlan,
-    sources: Sequence[Source],
+    library: Library,
     scope: Scope,
     limit: int,
     clock: _Clock,
@@ -252,19 +230,16 @@ def _rank_with(
     options: SearchOptions,
 ) -> _RankedHits:
     begun = clock.begin("embed")
-    queries, sources = make_queries(plan, sources, scope, notices)
+    queries, model = make_queries(plan, library, scope, notices, with_vectors=options.vectors)
     clock.end("embed", begun)
     begun = clock.begin("repositories")
     most = options.repositories or settings.SEARCH_REPOSITORIES
-    choices = choose(sources, queries, scope=scope, limit=most)
+    chosen = choose(library, queries, scope=scope, limit=most, model=model)
+    sources = open_chosen(chosen.repositories, notices, comparable=options.vectors)
+    sources = [_comparable(source, model, notices) for source in sources]
+    corpus = Corpus(sources)
+    queries = _without_repository_names(queries, sources)
     clock.end("repositories", begun)
-    chosen_ids = {choice.repository_id: place for place, choice in enumerate(choices)}
-    chosen = sorted(
-        (source for source in sources if source.repository_id in chosen_ids),
-        key=lambda source: chosen_ids[source.repository_id],
-    )
-    corpus = Corpus(chosen)
-    queries = _without_repository_names(queries, chosen)
     begun = clock.begin("retrieve")
     try:
         pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter))
@@ -281,24 +256,25 @@ def _rank_with(
     hits = _collapse_copies([hit_at(corpus, pool, position, score) for position, score in places])
     hits = [hit for hit in hits if _is_relevant(hit) and _in_languages(hit, scope)]
     clock.end("rank", begun)
-    return _RankedHits(tuple(hits[:wanted]), tuple(choices))
+    return _RankedHits(tuple(hits[:wanted]), chosen.choices, tuple(sources))
 
 
 def make_queries(
-    plan: QueryPlan, sources: Sequence[Source], scope: Scope, notices: list[str]
-) -> tuple[list[Query], list[Source]]:
-    """The plan's queries with their vectors, and the sources marked with whether these may be compared with theirs."""
+    plan: QueryPlan, library: Library, scope: Scope, notices: list[str], *, with_vectors: bool
+) -> tuple[list[Query], ModelInfo | None]:
+    """The plan's queries with their vectors, and the model that made these; None without vectors."""
     texts = [("english", 1.0, plan.english_query, False)]
     if plan.origin_language_query and plan.origin_language_query != plan.english_query:
         texts.append(("original", ORIGINAL_WEIGHT, plan.origin_language_query, False))
     if plan.hypothetical_document:
         texts.append(("hypothetical", HYPOTHETICAL_WEIGHT, plan.hypothetical_document, True))
-    vectors, model = _embed([_scoped(text, scope) for _, _, text, _ in texts], sources, notices)
+    scoped = [_scoped(text, scope) for _, _, text, _ in texts]
+    vectors, model = _embed(scoped, library, notices) if with_vectors else ([None] * len(texts), None)
     queries = [
         Query(name, weight, wording(_scoped_words(text, scope)), vector, code_only)
         for (name, weight, text, code_only), vector in zip(texts, vectors, strict=True)
     ]
-    return queries, [_comparable(source, model, notices) for source in sources]
+    return queries, model
 
 
 def _comparable(source: Source, model: ModelInfo | None, notices: list[str]) -> Source:
@@ -329,9 +305,10 @@ def _folder(path: str) -> bytes:
 
 
 def _embed(
-    texts: Sequence[str], sources: Sequence[Source], notices: list[str]
+    texts: Sequence[str], library: Library, notices: list[str]
 ) -> tuple[list[npt.NDArray[np.float32] | None], ModelInfo | None]:
-    if not any(source.comparable and source.index.manifest.coverage.vectors > 0 for source in sources):
+    rows = np.array([one.row for one in library.repositories], np.int64)
+    if not library.catalogue.has_vectors(rows):
         return [None] * len(texts), None
     try:
         embedder = embedding.get_embedder()

@@ -1,22 +1,28 @@
 """Readable repositories -> the few worth opening for this question.
 
 Evidence for a repository: its best chunk by BM25 (one statistic over all readable repositories, so scores
-compare), the nearest centroid of its profile, and its name in the question. Pinned repositories are always and
+compare), the nearest centroid of its profile, and its name in the question. The catalogue says how much the best chunk
+can be worth at most; it is looked up for those that could still be among the best. Pinned repositories are always and
 alone chosen. Golden: a golden repository, or one of a golden set whose topic the question names, gets `GOLDEN_BONUS`
 of the best score, enough to win among near equals and too little to push aside one that is clearly better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from indexing.errors import IndexFormatError
+from indexing.index_format import ModelInfo
 from indexing.tokenizing import stems, terms
-from search.corpus import Corpus, Source
+from search.catalogue import TERM_LIST
 from search.fusion import scale
-from search.lexical import bm25
+from search.index_cache import opened
+from search.lexical import Statistics, bm25
+from search.readable import Library, Readable
 from search.results import RepositoryChoice, Scope
 from search.retrieval import Query
 
@@ -25,105 +31,140 @@ Floats = npt.NDArray[np.float32]
 GOLDEN_BONUS = 0.1
 NAME_BONUS = 2.0  # more than the best of both lists: whoever names a repository means it
 CENTROID_WEIGHT = 0.7
+# Best chunks are looked up for three times as many repositories as are chosen: the bounds leave the right one out of
+# those for less than one question in a hundred.
+LOOKED_UP = 3
 
 
-def choose(sources: Sequence[Source], queries: Sequence[Query], *, scope: Scope, limit: int) -> list[RepositoryChoice]:
-    """At most `limit` choices, best first, ties by name; pinned ones all, in the order given."""
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """`choices` for people, and `repositories` to open, in the same order: best first, ties by name."""
+
+    choices: tuple[RepositoryChoice, ...]
+    repositories: tuple[Readable, ...]
+
+
+def choose(
+    library: Library, queries: Sequence[Query], *, scope: Scope, limit: int, model: ModelInfo | None = None
+) -> Choices:
+    """At most `limit`; pinned ones all, by name. `model`: what made the queries' vectors."""
+    found = library.repositories
     if scope.repository_ids:
-        return [_choice(source, 1.0, _pins(source, scope), pinned=True) for source in sources]
-    if not sources:
-        return []
-    lexical = scale(_best_chunk(sources, queries), depth=len(sources))
-    meaning = scale(_nearest_centroid(sources, queries), depth=len(sources))
+        return Choices(tuple(_choice(one, 1.0, _pins(one, scope), pinned=True) for one in found), found)
+    if not found:
+        return Choices((), ())
+    named = _named(found, queries)
+    about = [_topic(one, queries) for one in found]
+    preferred = np.array([one.golden or bool(topic) for one, topic in zip(found, about, strict=True)])
+    meaning = scale(_nearest_centroid(library, queries, model), depth=len(found))
+    lexical = scale(_best_chunk(library, queries, meaning, named | preferred, limit), depth=len(found))
     scores = lexical + CENTROID_WEIGHT * meaning
-    named = np.array([_is_named(source.name, queries) for source in sources])
-    golden = np.array([source.golden for source in sources])
-    about = [_topic(source, queries) for source in sources]
     unit = float(scores.max()) or 1.0
-    preferred = golden | np.array([bool(topic) for topic in about])
     scores = scores + unit * (NAME_BONUS * named + GOLDEN_BONUS * preferred)
-    order = sorted(range(len(sources)), key=lambda i: (-float(scores[i]), sources[i].name))[:limit]
+    order = np.argsort(-scores, kind="stable")[:limit].tolist()
     top = float(scores[order[0]]) or 1.0
-    reasons = [_reasons(i, lexical, meaning, named, golden) for i in order]
-    return [
-        _choice(sources[i], float(scores[i]) / top, ([about[i]] if about[i] else []) + why)
-        for i, why in zip(order, reasons, strict=True)
+    choices = [
+        _choice(
+            found[i],
+            float(scores[i]) / top,
+            ([about[i]] if about[i] else []) + _reasons(found[i], named[i], lexical[i], meaning[i]),
+        )
+        for i in order
     ]
+    return Choices(tuple(choices), tuple(found[i] for i in order))
 
 
-def _choice(source: Source, score: float, reasons: list[str], *, pinned: bool = False) -> RepositoryChoice:
+def _choice(one: Readable, score: float, reasons: list[str], *, pinned: bool = False) -> RepositoryChoice:
     return RepositoryChoice(
-        repository_id=source.repository_id,
-        name=source.name,
-        golden=source.golden,
+        repository_id=one.repository_id,
+        name=one.name,
+        golden=one.golden,
         pinned=pinned,
         score=round(score, 3),
-        reasons=tuple(reasons + (["golden"] if source.golden and pinned else [])),
+        reasons=tuple(reasons + (["golden"] if one.golden and pinned else [])),
     )
 
 
-def _reasons(
-    i: int, lexical: Floats, meaning: Floats, named: npt.NDArray[np.bool_], golden: npt.NDArray[np.bool_]
-) -> list[str]:
+def _reasons(one: Readable, named: bool, lexical: float, meaning: float) -> list[str]:
     reasons = []
-    if named[i]:
+    if named:
         reasons.append("named in the question")
-    if golden[i]:
+    if one.golden:
         reasons.append("golden")
-    if lexical[i] > 0:
-        reasons.append(f"words {lexical[i]:.2f}")
-    if meaning[i] > 0:
-        reasons.append(f"topic {meaning[i]:.2f}")
+    if lexical > 0:
+        reasons.append(f"words {lexical:.2f}")
+    if meaning > 0:
+        reasons.append(f"topic {meaning:.2f}")
     return reasons or ["no better one"]
 
 
-def _best_chunk(sources: Sequence[Source], queries: Sequence[Query]) -> Floats:
-    """(sources,) the best chunk's BM25 over the stems of all queries."""
-    corpus = Corpus(sources)
-    best = np.zeros(len(sources), np.float32)
-    place = {source.repository_id: i for i, source in enumerate(sources)}
+def _nearest_centroid(library: Library, queries: Sequence[Query], model: ModelInfo | None) -> Floats:
+    """(repositories,) cosine to the nearest centroid; 0 without vectors of that model."""
+    rows = _rows(library)
+    best = np.zeros(len(rows), np.float32)
     for query in queries:
-        scores = bm25(corpus.postings("code_stems"), query.wording.stems)
-        for part in corpus.parts:
-            window = scores[part.first_chunk : part.first_chunk + part.segment.info.chunks]
-            if part.segment.live_chunks is not None:
-                window = window[part.segment.live_chunks]
-            if window.size:
-                i = place[part.source.repository_id]
-                best[i] = max(best[i], query.weight * float(window.max()))
+        if query.vector is not None and not query.code_only and model is not None:
+            best = np.maximum(best, library.catalogue.nearness(query.vector, rows, model))
     return best
 
 
-def _nearest_centroid(sources: Sequence[Source], queries: Sequence[Query]) -> Floats:
-    """(sources,) cosine to the nearest centroid of the profile; 0 without vectors."""
-    best = np.zeros(len(sources), np.float32)
-    for i, source in enumerate(sources):
-        profile = source.index.profile
-        if profile is None or not source.comparable or not len(profile.floats):
-            continue
-        for query in queries:
-            if query.vector is not None and not query.code_only:
-                best[i] = max(best[i], float((profile.floats.astype(np.float32) @ query.vector).max()))
+def _best_chunk(
+    library: Library, queries: Sequence[Query], meaning: Floats, wanted: npt.NDArray[np.bool_], limit: int
+) -> Floats:
+    """(repositories,) the best chunk's BM25 over the stems of all queries; 0 for those that it cannot bring forward."""
+    rows = _rows(library)
+    known = [(query, library.catalogue.statistics(query.wording.stems, rows)) for query in queries]
+    bounds = np.zeros(len(rows), np.float32)
+    for query, statistics in known:
+        most = query.weight * library.catalogue.most(query.wording.stems, rows, statistics)
+        bounds = np.maximum(bounds, most)
+    promise = bounds / (float(bounds.max()) or 1.0) + CENTROID_WEIGHT * meaning
+    looked_up = np.argsort(-promise, kind="stable")[: LOOKED_UP * limit]
+    best = np.zeros(len(rows), np.float32)
+    for i in np.union1d(looked_up, np.flatnonzero(wanted)[:limit]).tolist():
+        for query, statistics in known:
+            score = query.weight * _best_in(library.repositories[i], query.wording.stems, statistics)
+            best[i] = max(best[i], score)
     return best
 
 
-def _pins(source: Source, scope: Scope) -> list[str]:
+def _best_in(one: Readable, query: Mapping[int, float], statistics: Statistics) -> float:
+    try:
+        index = opened(one.index_path)
+    except IndexFormatError:  # said when it is opened to be searched
+        return 0.0
+    best = 0.0
+    for segment in index.segments:
+        if (postings := segment.postings(TERM_LIST)) is not None:
+            scores = bm25([postings], query, statistics=statistics)
+            if segment.live_chunks is not None:
+                scores = scores[segment.live_chunks]
+            best = max(best, float(scores.max(initial=0)))
+    return best
+
+
+def _rows(library: Library) -> npt.NDArray[np.int64]:
+    return np.array([one.row for one in library.repositories], np.int64)
+
+
+def _pins(one: Readable, scope: Scope) -> list[str]:
     """Why a repository is among the pinned ones: the sets it is in, else its own name."""
-    sets = [f"in @set/{part.name}" for part in scope.sets if source.repository_id in part.repository_ids]
+    sets = [f"in @set/{part.name}" for part in scope.sets if one.repository_id in part.repository_ids]
     return sets or ["pinned with @"]
 
 
-def _topic(source: Source, queries: Sequence[Query]) -> str:
+def _topic(one: Readable, queries: Sequence[Query]) -> str:
     """The set that the repository is in, when the question has all words of one of the set's topics."""
-    if not source.topics or not queries:
+    if not one.topics or not queries:
         return ""
     asked = set(stems(terms(queries[0].wording.text)))
-    words = ((topic, name, set(stems(terms(topic)))) for topic, name in source.topics)
+    words = ((topic, name, set(stems(terms(topic)))) for topic, name in one.topics)
     return next((f"@set/{name} is about {topic}" for topic, name, wanted in words if wanted and wanted <= asked), "")
 
 
-def _is_named(name: str, queries: Sequence[Query]) -> bool:
-    """The last part of the repository's name, as a word of the question: `flask` of pallets/flask."""
-    wanted = name.rsplit("/", 1)[-1].lower()
-    words = set(queries[0].wording.text.lower().split()) if queries else set()
-    return wanted in words or (len(terms(wanted)) == 1 and wanted in set(terms(queries[0].wording.text)))
+def _named(found: Sequence[Readable], queries: Sequence[Query]) -> npt.NDArray[np.bool_]:
+    """Whether the last part of the name is a word of the question: `flask` of pallets/flask."""
+    text = queries[0].wording.text if queries else ""
+    words, single = set(text.lower().split()), set(terms(text))
+    names = (one.name.rsplit("/", 1)[-1].lower() for one in found)
+    return np.array([name in words or (name in single and len(terms(name)) == 1) for name in names], bool)

@@ -15,13 +15,16 @@ from indexing import embedding
 from indexing.access import Principal
 from indexing.context import normalise
 from indexing.errors import EmbeddingError, VectorsUnavailable
+from indexing.index_format import ModelInfo
 from search.corpus import Corpus
-from search.pipeline import EVERYWHERE, hit_at, readable_sources
+from search.pipeline import AS_ALWAYS, EVERYWHERE, hit_at
+from search.readable import Library, Readable, open_chosen, readable
 from search.results import Hit
 from search.retrieval import Query, retrieve
 from search.wording import wording
 
 LIST = "vectors.code"
+MOST_REPOSITORIES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +38,16 @@ class Similar:
 def similar(text: str, language: str, *, principal: Principal, limit: int = 10) -> Similar:
     """Hits for a piece of code; the piece itself is among them when it is indexed. Raises EmbeddingError."""
     notices: list[str] = []
-    sources, _ = readable_sources(principal, EVERYWHERE, notices)
+    library = readable(principal, EVERYWHERE, AS_ALWAYS, notices)
     embedder = embedding.get_embedder()
-    sources = [source for source in sources if source.index.manifest.model == embedder.info]
     own = normalise(text, language)
-    if not own or not sources:
+    if not own or not library.repositories:
         return Similar((), tuple(notices))
-    corpus = Corpus(sources)
     query = Query("passage", 1.0, wording(""), embedder.embed_queries([own])[0], code_only=True)
+    sources = open_chosen(_nearest(library, query, embedder.info), notices)
+    corpus = Corpus([source for source in sources if source.index.manifest.model == embedder.info])
+    if not corpus.sources:
+        return Similar((), tuple(notices))
     try:
         pool = retrieve(corpus, [query])
     except VectorsUnavailable as error:
@@ -51,6 +56,14 @@ def similar(text: str, language: str, *, principal: Principal, limit: int = 10) 
     order = np.argsort(-scores, kind="stable")[:limit]
     near = [int(place) for place in order if scores[place] >= settings.SIMILAR_MINIMUM_COSINE]
     return Similar(tuple(hit_at(corpus, pool, place, float(scores[place]))[0] for place in near), tuple(notices))
+
+
+def _nearest(library: Library, query: Query, model: ModelInfo) -> list[Readable]:
+    """Those whose centroids are nearest to the passage; all when there are few."""
+    assert query.vector is not None
+    rows = np.array([one.row for one in library.repositories], np.int64)
+    nearness = library.catalogue.nearness(query.vector, rows, model)
+    return [library.repositories[i] for i in np.argsort(-nearness, kind="stable")[:MOST_REPOSITORIES]]
 
 
 __all__ = ["EmbeddingError", "Similar", "similar"]

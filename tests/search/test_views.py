@@ -114,5 +114,5 @@ def test_it_renders_only_the_results_for_htmx(user_client: Client, shop: Reposit
 
 
 def test_it_needs_few_queries(user_client: Client, shop: Repository, django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(9):
         user_client.get("/search/?q=refund")

@@ -1,0 +1,92 @@
+"""Who may search what: the rows of repositories that a principal reads, and the indexes of those that were chosen.
+
+Rows are light, because there may be thousands; an index is opened only when its repository is chosen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from indexing.access import Principal
+from indexing.errors import IndexFormatError
+from indexing.models import Repository
+from indexing.refreshing import request_repair
+from search import catalogue, golden_sets
+from search.corpus import Source
+from search.index_cache import opened
+from search.results import Scope, SearchOptions
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A repository with a published index that the asking person may read. `row`: its place in the catalogue."""
+
+    repository_id: int
+    name: str
+    golden: bool
+    row: int
+    topics: tuple[tuple[str, str], ...] = ()  # a topic of a golden set that it is in, and the name of the set
+
+    @property
+    def index_path(self) -> Path:
+        return Path(settings.DATA_DIR) / "indexes" / str(self.repository_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What one question may be answered from. `count`: how many repositories that are without the scope's pins."""
+
+    repositories: tuple[Readable, ...]
+    count: int
+    catalogue: catalogue.Catalogue
+
+
+def readable(principal: Principal, scope: Scope, options: SearchOptions, notices: list[str]) -> Library:
+    """By name. A repository whose index is damaged is left out; that is said and a new one is asked for."""
+    visible = Repository.objects.visible_to(principal).searchable()
+    pinned = visible.filter(pk__in=scope.repository_ids) if scope.repository_ids else visible
+    fields = sorted(pinned.order_by().values_list("name", "pk", "golden"))
+    count = visible.count() if scope.repository_ids else len(fields)
+    current = catalogue.current()
+    topics = golden_sets.topics()
+    repositories = []
+    for (name, pk, golden), row in zip(fields, current.rows([pk for _, pk, _ in fields]).tolist(), strict=True):
+        if row < 0:
+            _ask_for_repair(pk, name, notices)
+            continue
+        marked = golden if options.golden is None else pk in options.golden
+        repositories.append(Readable(pk, name, marked, row, tuple(topics.get(pk, ()))))
+    return Library(tuple(repositories), count, current)
+
+
+def open_chosen(chosen: Sequence[Readable], notices: list[str], *, comparable: bool = True) -> list[Source]:
+    """Their indexes, in the same order. What is only partly indexed is said; what is damaged as in `readable`."""
+    sources = []
+    for one in chosen:
+        try:
+            index = opened(one.index_path)
+        except IndexFormatError as error:
+            logger.warning("repository %s cannot be searched: %s", one.repository_id, error)
+            _ask_for_repair(one.repository_id, one.name, notices)
+            continue
+        sources.append(Source(one.repository_id, one.name, one.golden, index, comparable))
+        coverage = index.manifest.coverage
+        if coverage.lexical < 1:
+            notices.append(f"{one.name} is {coverage.lexical:.0%} indexed; the answer sees only that part.")
+        elif coverage.vectors < 1:
+            notices.append(f"{one.name} is still being embedded; until then it is searched by words only.")
+    return sources
+
+
+def _ask_for_repair(repository_id: int, name: str, notices: list[str]) -> None:
+    repository = Repository.objects.filter(pk=repository_id).first()
+    if repository is not None:
+        request_repair(repository)
+        notices.append(f"{name} could not be searched: its index is damaged and has to be made anew.")
