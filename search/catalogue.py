@@ -86,7 +86,8 @@ class _Shard:
     known_models: tuple[ModelInfo, ...] = ()
 
     def of_model(self, model: ModelInfo) -> npt.NDArray[np.bool_]:
-        return self.models == (self.known_models.index(model) if model in self.known_models else -2)
+        number = self.known_models.index(model) if model in self.known_models else -2
+        return np.asarray(self.models == number)
 
     def spans(self, wanted: npt.NDArray[np.uint64]) -> list[slice]:
         if not len(self.hashes):

@@ -96,8 +96,9 @@ def write_index(directory: Path, *, repository_id: int, chunks: int) -> Syntheti
     profile = _Folder(directory / SEGMENTS / "profile")
     centres = vectors[:CENTROIDS]
     weights = np.full(len(centres), 1 / len(centres), np.float32)
-    for part, values in {"floats": centres, "bits": sign_bits(centres), "weights": weights}.items():
-        profile.save(f"centroids.{part}", values)
+    profile.save("centroids.floats", centres)
+    profile.save("centroids.bits", sign_bits(centres))
+    profile.save("centroids.weights", weights)
     manifest = Manifest(
         repository_id=repository_id,
         index_id=1,
@@ -144,7 +145,7 @@ def _draw_vectors(random: np.random.Generator, chunks: int) -> NDArray[np.float1
     topics = random.standard_normal((8, DIMENSIONS), np.float32)
     rows = random.standard_normal((chunks, DIMENSIONS), np.float32)
     rows = TOPIC_SHARE * topics[random.integers(0, 8, chunks)] + (1 - TOPIC_SHARE) * rows
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float16)
 
 
 def _write_coordinates(folder: _Folder, random: np.random.Generator, chunks: int, files: int) -> None:
