@@ -38,14 +38,13 @@ from indexing.errors import (
     MissingObject,
     VectorsUnavailable,
 )
-from indexing.index_format import Coverage, Manifest, OpenIndex, ProfileInfo, Segment
+from indexing.index_format import Coverage, Manifest, OpenIndex, ProfileInfo, Segment, SegmentInfo
 from indexing.index_writing import (
     PartWriter,
     new_folder_id,
     publish,
     remove_unnamed,
     usable_manifest,
-    with_parts,
 )
 from indexing.models import Index, Job, Repository, SkippedFile
 from indexing.profiling import centroids, sample_of_descriptions, telling_terms
@@ -67,7 +66,7 @@ from indexing.updating import (
 )
 from indexing.vector_cache import PARTIAL, VectorCache, reusable_index
 from indexing.vector_filling import fill_repository
-from indexing.vectorising import SegmentRows, Vectoriser, open_segments, write_vectors
+from indexing.vectorising import Vectoriser, open_segments
 from indexing.walking import SkippedEntry, SourceFile, walk
 
 if TYPE_CHECKING:
@@ -312,8 +311,8 @@ class _Build:
         embedder = self.load_embedder()
         with self.vector_cache(embedder, before) as cache:
             vectoriser = Vectoriser(embedder, cache, check=self.check_turn, on_progress=self.chunks_done)
-            rows = self.vectorise(vectoriser, open_segments(self.directory, collected.segments))
-            self.publish_vectors(embedder, cache, rows, collected)
+            segments = self.vectorise(vectoriser, open_segments(self.directory, collected.segments))
+            self.publish_vectors(embedder, segments, collected)
             self.fill_vectors()
             self.describe(vectoriser)
             cache.discard_partial()
@@ -419,6 +418,8 @@ class _Build:
             if may_publish_early and done < 1.0:
                 self.publish_words()
         self.recorder.flush()
+        collected.segments = compact(self.directory, collected.segments, segment_id=new_folder_id(index.pk))
+        self.manifest = replace(self.manifest, segments=tuple(collected.segments))
         if collected.failed and not collected.files and not kept:
             raise IndexingError(f"None of the files could be read, among them {_names(collected.failed)}. See the log.")
         index.skipped = dict(collected.skipped)
@@ -462,16 +463,20 @@ class _Build:
         offer_gone_vectors(self.update, cache)
         return cache
 
-    def vectorise(self, vectoriser: Vectoriser, segments: list[Segment]) -> list[SegmentRows]:
+    def vectorise(self, vectoriser: Vectoriser, segments: list[Segment]) -> list[SegmentInfo]:
         self.index.chunks_done = self._kept_chunks()
         self.progress.start(Index.Step.EMBED)
         too_long = vectoriser.embedder.too_long
-        rows = vectoriser.vectorise(self.mirror_path, segments)
+        done = vectoriser.vectorise(self.mirror_path, segments, directory=self.directory, suffix=self._suffix())
         if vectoriser.left_out:
             self.progress.warn(f"Found by words only, not by meaning: {_names(vectoriser.left_out)}.")
         if cut := vectoriser.embedder.too_long - too_long:
             self.progress.warn(f"{cut} texts were longer than the embedding model reads; their ends do not count.")
-        return rows
+        return done
+
+    def _suffix(self) -> str:
+        """For files of a further generation; unlike that of an attempt that was killed at this point."""
+        return f".{new_folder_id(self.index.pk)}"
 
     def chunks_done(self, chunks: int, embedded: bool, path: bytes) -> None:
         self.index.chunks_done += chunks
@@ -479,17 +484,10 @@ class _Build:
             self.progress.embedded(chunks)
         self.progress.at(display(path))
 
-    def publish_vectors(
-        self, embedder: Embedder, cache: VectorCache, rows: list[SegmentRows], collected: Collected
-    ) -> None:
+    def publish_vectors(self, embedder: Embedder, segments: list[SegmentInfo], collected: Collected) -> None:
         self.progress.start(Index.Step.PUBLISH)
-        suffix = f".{new_folder_id(self.index.pk)}"  # unlike that of an attempt that was killed at this point
-        segments = kept_segments(self.directory, self.update, suffix=suffix) if self.update else []
-        for segment in rows:
-            parts = write_vectors(segment, directory=self.directory, cache=cache, suffix=suffix)
-            embedded = sum(1 for count in segment.lists["code"].counts if count)
-            segments.append(replace(with_parts(segment.info, parts), embedded=embedded))
         if self.update is not None:
+            segments = kept_segments(self.directory, self.update, suffix=self._suffix()) + segments
             segments = compact(self.directory, segments, segment_id=new_folder_id(self.index.pk))
         self.manifest = replace(self.manifest, model=embedder.info, segments=tuple(segments))
         self.manifest = replace(self.manifest, coverage=self._coverage())
@@ -587,7 +585,7 @@ class _Build:
     def _publish_descriptions(self, vectoriser: Vectoriser, texts: Mapping[str, Mapping[int, str]]) -> None:
         """texts: segment id -> chunk row -> sentences."""
         self.progress.start(Index.Step.PUBLISH)
-        suffix = f".{new_folder_id(self.index.pk)}"
+        suffix = self._suffix()
         segments = []
         for reader in open_segments(self.directory, self.manifest.segments):
             info = reader.info

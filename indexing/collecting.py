@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -16,16 +16,17 @@ from pathlib import Path
 from indexing.chunking import Chunk, ChunkedFile, chunk_file
 from indexing.context import extractive_description
 from indexing.index_format import FileRecord, ReadmeSpan, SegmentInfo
-from indexing.index_writing import SegmentWriter, new_folder_id
+from indexing.index_writing import new_folder_id
 from indexing.masking import mask_secrets
 from indexing.offsets import LineIndex
 from indexing.profiling import TermCounter, path_flags, readme_span
-from indexing.tokenizing import stems, terms
+from indexing.segment_writing import SegmentWriter
+from indexing.tokenizing import terms
 from indexing.walking import SkippedEntry, SkipReason, SourceFile, decode
 
 FIRST_SEGMENT_CHUNKS = 5_000  # two or three seconds of parsing
-LARGEST_SEGMENT_CHUNKS = 320_000  # about 250 MB of postings while it is written
-SEGMENT_GROWTH = 4
+LARGEST_SEGMENT_CHUNKS = 10_000  # about 40 MB while it is written; many of them are merged when all are there
+SEGMENT_GROWTH = 2
 
 log = logging.getLogger(__name__)
 
@@ -87,9 +88,10 @@ def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected) -
         collected.failed.append(source.path)
         return False
     writer.add_file(prepared.file, chunked, prepared.content_hashes)
-    for name, rows in prepared.term_rows.items():
-        for row in rows:
-            writer.terms[name].add(row)
+    for own, description in zip(prepared.code_terms, prepared.descriptions, strict=True):
+        writer.terms.code.add(prepared.path_terms, own)
+        writer.terms.descriptions.add(description)
+    writer.terms.files.add(prepared.path_terms, *prepared.file_terms)
     collected.files += 1
     collected.chunks += len(chunked.chunks)
     collected.languages[source.language] += len(chunked.chunks)
@@ -105,19 +107,21 @@ def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected) -
 class _Prepared:
     file: FileRecord
     content_hashes: list[int]
-    term_rows: dict[str, list[Mapping[str, int]]]  # term list -> its next rows
+    path_terms: list[str]
+    code_terms: list[list[str]]  # of each chunk: symbol, then its own text
+    descriptions: list[list[str]]  # of each chunk
+    file_terms: list[list[str]]  # own text of the primary chunks; the others repeat what those hold
 
 
 def _prepare(source: SourceFile, chunked: ChunkedFile) -> _Prepared:
     """Everything that can fail, before anything is added to the segment."""
-    path_terms = Counter(terms(display(source.path)))
     has_secrets = _has_secrets(source)
-    all_terms, file_terms = [], Counter(path_terms)
+    code_terms, file_terms = [], []
     for chunk in chunked.chunks:
-        own = Counter(terms(own_text(source, chunk, mask=has_secrets)))
-        if chunk.role == "primary":  # the others repeat what primary chunks hold
-            file_terms.update(own)
-        all_terms.append(path_terms + Counter(terms(chunk.symbol)) + own)
+        own = terms(own_text(source, chunk, mask=has_secrets))
+        if chunk.role == "primary":
+            file_terms.append(own)
+        code_terms.append(terms(chunk.symbol) + own)
     descriptions = [extractive_description(source, chunked, position) for position in range(len(chunked.chunks))]
     return _Prepared(
         file=FileRecord(
@@ -130,22 +134,11 @@ def _prepare(source: SourceFile, chunked: ChunkedFile) -> _Prepared:
             imports=chunked.parsed.imports,
         ),
         content_hashes=[content_hash(source.raw[chunk.start_byte : chunk.end_byte]) for chunk in chunked.chunks],
-        term_rows={
-            "code_terms": list(all_terms),
-            "code_stems": [stem_frequencies(row) for row in all_terms],
-            "descriptions": [stem_frequencies(Counter(terms(text))) for text in descriptions],
-            "files": [stem_frequencies(file_terms)],
-        },
+        path_terms=terms(display(source.path)),
+        code_terms=code_terms,
+        descriptions=[terms(text) for text in descriptions],
+        file_terms=file_terms,
     )
-
-
-def stem_frequencies(frequencies: Mapping[str, int]) -> Counter[str]:
-    """How often each stem occurs, from how often each term does; stop words are left out."""
-    found: Counter[str] = Counter()
-    for term, count in frequencies.items():
-        for stem in stems((term,)):
-            found[stem] += count
-    return found
 
 
 def own_text(source: SourceFile, chunk: Chunk, *, mask: bool) -> str:

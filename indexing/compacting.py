@@ -1,26 +1,40 @@
 """Several segments -> one without deleted rows, so that there are few of them: arrays are copied and renumbered.
 
 Nothing is parsed or embedded. Every row number of a segment refers inside one file's rows or to a small table, so a
-file's rows move together: what refers to a chunk or a definition is shifted by how far its file moved.
+file's rows move together: what refers to a chunk or a definition is shifted by how far its file moved. Tables are
+copied some thousand rows at a time and mapped pages are given back, so that memory holds a few numbers a file only.
 """
 
 from __future__ import annotations
 
+import heapq
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from indexing.index_format import SEGMENTS, TERM_LISTS, VECTOR_LISTS, Segment, SegmentInfo
-from indexing.index_writing import PartWriter, starts_of, write_postings
+from indexing.index_format import (
+    CHUNK_DTYPE,
+    DEFINITION_DTYPE,
+    FILE_DTYPE,
+    SEGMENTS,
+    TERM_LISTS,
+    VECTOR_LISTS,
+    Segment,
+    SegmentInfo,
+)
+from indexing.index_writing import PartWriter, VectorListWriter, starts_of
+from indexing.postings import GONE, MovedPostings, hash_slices, merge_postings
 
 MAX_SEGMENTS = 8
 GROWTH = 2  # a segment joins a merge while it is at most so many times as large as those before it together
 DEAD_SHARE = 1 / 3  # a segment with more deleted rows is written anew
-BLOCK_ROWS = 8_192
+BLOCK_ROWS = 4_096  # chunks that are copied at once
 
 Rows = NDArray[np.int64]
 
@@ -57,7 +71,7 @@ def to_merge(segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
 def merge(directory: Path, segments: Sequence[Segment], *, segment_id: str) -> SegmentInfo:
     """Writes one segment with the live rows of all of them, whose live paths differ. Raises DamagedIndex.
 
-    Every segment has all its vector lists.
+    Either every segment has its vector lists or none has.
     """
     return _Merge(directory, segments, segment_id).run()
 
@@ -77,10 +91,19 @@ class _Moved:
     def of(cls, old_first: Rows, counts: Rows) -> _Moved:
         return cls(old_first, starts_of(counts, np.int64)[:-1], counts)
 
+    def part(self, files: slice) -> _Moved:
+        """Of a range of files."""
+        return _Moved(self.old_first[files], self.new_first[files], self.counts[files])
+
     @property
     def shift(self) -> Rows:
-        """(rows,) what to add to an old row number found in each row."""
-        return np.repeat(self.new_first - self.old_first, self.counts)
+        """(files,) what to add to a row number that points into the file's rows."""
+        return self.new_first - self.old_first
+
+    @property
+    def rows(self) -> Rows:
+        """(rows,) where each was."""
+        return _ranges(self.old_first, self.counts)
 
 
 class _Merge:
@@ -88,36 +111,32 @@ class _Merge:
         self.segments = segments
         self.id = segment_id
         self.parts = PartWriter(directory, folder=segment_id)
-        found = [
-            (segment.paths.raw(row), number, row)
-            for number, segment in enumerate(segments)
-            for row in segment.live_file_rows()
-        ]
-        found.sort()
-        self.paths = [path for path, _, _ in found]
-        self.owner: Rows = np.array([number for _, number, _ in found], dtype=np.int64)  # (files,) segment of each
-        self.row: Rows = np.array([row for _, _, row in found], dtype=np.int64)  # (files,) its file row there
+        self.owner, self.row = self._write_paths()  # (files,) segment of each file, and its row there
         self.chunks = self._moved(lambda segment: segment.file_chunks.astype(np.int64))
         self.definitions = self._moved(_definition_starts)
+        self.imports = self._moved(lambda segment: segment.array("imports.starts").astype(np.int64))
         self.languages = _Table(segments, lambda segment: segment.info.languages)
         self.encodings = _Table(segments, lambda segment: segment.info.encodings)
         self.kinds = _Table(segments, lambda segment: segment.info.kinds)
-        self.strings = _Strings(segments)
+        self.strings = _Strings(segments, self._release)
+        self._release()
 
     def run(self) -> SegmentInfo:
         self._write_files()
         self._write_chunks()
         self._write_definitions()
+        self._write_names()
         for name in TERM_LISTS:
             self._write_terms(name)
-        for name in VECTOR_LISTS:
-            self._write_vectors(name)
+        if all(segment.vectors(VECTOR_LISTS[0]) is not None for segment in self.segments):
+            for name in VECTOR_LISTS:
+                self._write_vectors(name)
         self._write_descriptions()
-        self.parts.add_strings("strings", self.strings.raws)
+        self.strings.write(self.parts)
         self.parts.sync()
         return SegmentInfo(
             id=self.id,
-            files=len(self.paths),
+            files=len(self.owner),
             chunks=int(self.chunks.counts.sum()),
             languages=self.languages.values,
             encodings=self.encodings.values,
@@ -127,91 +146,137 @@ class _Merge:
             described=sum(segment.info.described for segment in self.segments),
         )
 
+    def _write_paths(self) -> tuple[Rows, Rows]:
+        owners, rows = array("q"), array("q")
+
+        def in_order() -> Iterator[bytes]:
+            for path, number, row in heapq.merge(*(_paths(number, one) for number, one in enumerate(self.segments))):
+                owners.append(number)
+                rows.append(row)
+                yield path
+
+        paths = self.parts.open_strings("paths")
+        remaining = in_order()
+        while block := list(islice(remaining, BLOCK_ROWS)):
+            paths.append(block)
+        return np.array(owners, dtype=np.int64), np.array(rows, dtype=np.int64)
+
     def _moved(self, starts_in: Callable[[Segment], Rows]) -> _Moved:
-        old_first, counts = np.zeros(len(self.paths), np.int64), np.zeros(len(self.paths), np.int64)
+        old_first, counts = np.zeros(len(self.owner), np.int64), np.zeros(len(self.owner), np.int64)
         for number, segment in enumerate(self.segments):
             mine, starts = self.owner == number, starts_in(segment)
             old_first[mine] = starts[self.row[mine]]
             counts[mine] = starts[self.row[mine] + 1] - starts[self.row[mine]]
         return _Moved.of(old_first, counts)
 
-    def _gather(self, read: Callable[[Segment], NDArray[Any]], moved: _Moved | None = None) -> NDArray[Any]:
-        """Rows of a table in their new order: file rows, or the rows that `moved` describes."""
-        owner, rows = self.owner, self.row
-        if moved is not None:
-            owner, rows = np.repeat(owner, moved.counts), _ranges(moved.old_first, moved.counts)
-        tables = [read(segment) for segment in self.segments]
-        result = np.empty((len(rows), *tables[0].shape[1:]), dtype=tables[0].dtype)
-        for number, table in enumerate(tables):
-            mine = owner == number
-            result[mine] = table[rows[mine]]
+    def _release(self) -> None:
+        for segment in self.segments:
+            segment.release()
+
+    def _blocks(self) -> Iterator[slice]:
+        """Ranges of files with about BLOCK_ROWS chunks; the pages that a block needed are given back after it."""
+        ends = np.cumsum(self.chunks.counts + 1)
+        first = 0
+        while first < len(ends):
+            before = int(ends[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(ends, before + BLOCK_ROWS, side="right")))
+            yield slice(first, last)
+            self._release()
+            first = last
+
+    def _gather(self, name: str, files: slice, moved: _Moved | None = None) -> NDArray[Any]:
+        """Rows of a table in their new order: those of these files, or the rows that `moved` describes."""
+        if moved is None:
+            return self._picked(name, self.owner[files], self.row[files])
+        part = moved.part(files)
+        return self._picked(name, np.repeat(self.owner[files], part.counts), part.rows)
+
+    def _picked(self, name: str, owners: Rows, rows: Rows) -> NDArray[Any]:
+        first = self.segments[0].array(name)
+        result = np.empty((len(rows), *first.shape[1:]), dtype=first.dtype)
+        for number in np.unique(owners).tolist():
+            mine = owners == number
+            result[mine] = self.segments[number].array(name)[rows[mine]]
         return result
 
     def _write_files(self) -> None:
-        files = self._gather(lambda segment: segment.files)
-        files["language"] = self.languages.renumbered(files["language"], self.owner)
-        files["encoding"] = self.encodings.renumbered(files["encoding"], self.owner)
-        imports = self._moved(lambda segment: segment.array("imports.starts").astype(np.int64))
-        names = self._gather(lambda segment: segment.array("imports.rows"), imports)
-        self.parts.add_strings("paths", self.paths)
-        self.parts.add("blobs", self._gather(lambda segment: segment.array("blobs")))
-        self.parts.add("files", files)
         self.parts.add("file_chunks", starts_of(self.chunks.counts, np.uint32))
-        self.parts.add("imports.rows", self.strings.renumbered(names, np.repeat(self.owner, imports.counts)))
-        self.parts.add("imports.starts", starts_of(imports.counts, np.uint32))
+        self.parts.add("imports.starts", starts_of(self.imports.counts, np.uint32))
+        width = self.segments[0].array("blobs").shape[1]
+        blobs = self.parts.open("blobs", np.uint8, row_shape=(width,))
+        files, imports = self.parts.open("files", FILE_DTYPE), self.parts.open("imports.rows", np.uint32)
+        for block in self._blocks():
+            table = self._gather("files", block)
+            table["language"] = self.languages.renumbered(table["language"], self.owner[block])
+            table["encoding"] = self.encodings.renumbered(table["encoding"], self.owner[block])
+            files.append(table)
+            blobs.append(self._gather("blobs", block))
+            names = self._gather("imports.rows", block, self.imports)
+            owner = np.repeat(self.owner[block], self.imports.counts[block])
+            imports.append(self.strings.renumbered(names, owner))
 
     def _write_chunks(self) -> None:
-        chunks = self._gather(lambda segment: segment.chunks, self.chunks)
-        owner = np.repeat(self.owner, self.chunks.counts)
-        shift = np.repeat(self.definitions.new_first - self.definitions.old_first, self.chunks.counts)
-        chunks["file"] = np.repeat(np.arange(len(self.paths)), self.chunks.counts)
-        chunks["symbol"] = self.strings.renumbered(chunks["symbol"], owner)
-        chunks["kind"] = self.kinds.renumbered(chunks["kind"], owner)
-        chunks["first_definition"] = chunks["first_definition"] + shift
-        self.parts.add("chunks", chunks)
+        file = self.parts.open("chunks", CHUNK_DTYPE)
+        for block in self._blocks():
+            chunks, counts = self._gather("chunks", block, self.chunks), self.chunks.counts[block]
+            owner = np.repeat(self.owner[block], counts)
+            chunks["file"] = np.repeat(np.arange(block.start, block.stop), counts)
+            chunks["symbol"] = self.strings.renumbered(chunks["symbol"], owner)
+            chunks["kind"] = self.kinds.renumbered(chunks["kind"], owner)
+            chunks["first_definition"] += np.repeat(self.definitions.shift[block], counts).astype(np.uint32)
+            file.append(chunks)
 
     def _write_definitions(self) -> None:
-        definitions = self._gather(lambda segment: segment.definitions, self.definitions)
-        owner = np.repeat(self.owner, self.definitions.counts)
-        chunk_shift = np.repeat(self.chunks.new_first - self.chunks.old_first, self.definitions.counts)
-        parents = definitions["parent"].astype(np.int64)
-        definitions["name"] = self.strings.renumbered(definitions["name"], owner)
-        definitions["qualified_name"] = self.strings.renumbered(definitions["qualified_name"], owner)
-        definitions["kind"] = self.kinds.renumbered(definitions["kind"], owner)
-        definitions["chunk"] = definitions["chunk"] + chunk_shift
-        definitions["parent"] = np.where(parents < 0, -1, parents + self.definitions.shift)
-        hashes = self._gather(_name_hashes, self.definitions)
-        order = np.argsort(hashes, kind="stable")
-        self.parts.add("definitions", definitions)
-        self.parts.add("names.hashes", hashes[order])
-        self.parts.add("names.rows", order.astype(np.uint32))
+        file = self.parts.open("definitions", DEFINITION_DTYPE)
+        for block in self._blocks():
+            definitions, counts = self._gather("definitions", block, self.definitions), self.definitions.counts[block]
+            owner = np.repeat(self.owner[block], counts)
+            parents = definitions["parent"].astype(np.int64)
+            definitions["name"] = self.strings.renumbered(definitions["name"], owner)
+            definitions["qualified_name"] = self.strings.renumbered(definitions["qualified_name"], owner)
+            definitions["kind"] = self.kinds.renumbered(definitions["kind"], owner)
+            definitions["chunk"] += np.repeat(self.chunks.shift[block], counts).astype(np.uint32)
+            shifted = parents + np.repeat(self.definitions.shift[block], counts)
+            definitions["parent"] = np.where(parents < 0, -1, shifted)
+            file.append(definitions)
+
+    def _write_names(self) -> None:
+        hash_file, row_file = self.parts.open("names.hashes", np.uint64), self.parts.open("names.rows", np.uint32)
+        places = [
+            self._new_rows(number, len(one.definitions), self.definitions) for number, one in enumerate(self.segments)
+        ]
+        tables = [segment.array("names.hashes") for segment in self.segments]
+        for windows in hash_slices(tables, sum(map(len, tables))):
+            hashes = np.concatenate([table[window] for table, window in zip(tables, windows, strict=True)])
+            rows = np.concatenate(
+                [
+                    places[number][segment.array("names.rows")[windows[number]]]
+                    for number, segment in enumerate(self.segments)
+                ]
+            )
+            hashes, rows = hashes[rows != GONE], rows[rows != GONE]
+            order = np.lexsort((rows, hashes))
+            hash_file.append(hashes[order])
+            row_file.append(rows[order])
+            self._release()
 
     def _owners(self, name: str) -> _Moved | None:
         """Rows of the lists over files are files, of the others chunks."""
         return None if name == "files" else self.chunks
 
     def _write_terms(self, name: str) -> None:
-        hashes, rows, freqs = [], [], []
+        moved = self._owners(name)
+        sources = []
         for number, segment in enumerate(self.segments):
             postings = segment.postings(name)
             assert postings is not None
-            places = self._new_rows(number, len(postings.lengths), self._owners(name))[postings.rows]
-            live = places >= 0
-            hashes.append(np.repeat(postings.hashes, np.diff(postings.starts))[live])
-            rows.append(places[live].astype(np.uint32))
-            freqs.append(postings.freqs[live])
-        write_postings(
-            self.parts,
-            name,
-            hashes=np.concatenate(hashes),
-            rows=np.concatenate(rows),
-            freqs=np.concatenate(freqs),
-            lengths=self._gather(lambda segment: segment.array(f"terms.{name}.lengths"), self._owners(name)),
-        )
+            sources.append(MovedPostings(postings, self._new_rows(number, len(postings.lengths), moved)))
+        lengths = (self._gather(f"terms.{name}.lengths", block, moved) for block in self._blocks())
+        merge_postings(self.parts, name, sources, lengths, self._release)
 
     def _new_rows(self, number: int, rows: int, moved: _Moved | None) -> Rows:
-        """(rows,) where each row of one segment is now, -1 when it is left out."""
-        places = np.full(rows, -1, dtype=np.int64)
+        """(rows,) where each row of one segment is now, GONE when it is left out."""
+        places = np.full(rows, GONE, dtype=np.int64)
         mine = self.owner == number
         if moved is None:
             places[self.row[mine]] = np.flatnonzero(mine)
@@ -221,52 +286,31 @@ class _Merge:
         return places
 
     def _write_vectors(self, name: str) -> None:
-        owners, rows = self.owner, self.row
-        if name != "files":
-            owners = np.repeat(self.owner, self.chunks.counts)
-            rows = _ranges(self.chunks.old_first, self.chunks.counts)
-        starts, counts = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        for number, segment in enumerate(self.segments):
-            mine, old = owners == number, segment.array(f"vectors.{name}.starts").astype(np.int64)
-            starts[mine], counts[mine] = old[rows[mine]], old[rows[mine] + 1] - old[rows[mine]]
-        segment_of_vector, vector_rows = np.repeat(owners, counts), _ranges(starts, counts)
-        hashes = self._picked(f"vectors.{name}.hashes", segment_of_vector, vector_rows)
-        first = self.segments[0].array(f"vectors.{name}.floats")
-        self.parts.add_vectors(
-            name,
-            self._blocks(f"vectors.{name}.floats", segment_of_vector, vector_rows),
-            counts=counts.tolist(),
-            hashes=hashes.tobytes(),
-            dimensions=first.shape[1],
-        )
-
-    def _blocks(self, part: str, owners: Rows, rows: Rows) -> Iterator[NDArray[Any]]:
-        """A few thousand rows at a time: the vectors of a large segment need not fit in memory."""
-        for start in range(0, len(rows), BLOCK_ROWS):
-            window = slice(start, start + BLOCK_ROWS)
-            yield self._picked(part, owners[window], rows[window])
-
-    def _picked(self, part: str, owners: Rows, rows: Rows) -> NDArray[Any]:
-        tables = [segment.array(part) for segment in self.segments]
-        result = np.empty((len(rows), *tables[0].shape[1:]), dtype=tables[0].dtype)
-        for number, table in enumerate(tables):
-            mine = owners == number
-            result[mine] = table[rows[mine]]
-        return result
+        dimensions = self.segments[0].array(f"vectors.{name}.floats").shape[1]
+        writer = VectorListWriter(self.parts, name, dimensions=dimensions)
+        for block in self._blocks():
+            owners, rows = self.owner[block], self.row[block]
+            if name != "files":
+                part = self.chunks.part(block)
+                owners, rows = np.repeat(owners, part.counts), part.rows
+            starts = self._picked(f"vectors.{name}.starts", owners, rows).astype(np.int64)
+            counts = self._picked(f"vectors.{name}.starts", owners, rows + 1).astype(np.int64) - starts
+            owners, rows = np.repeat(owners, counts), _ranges(starts, counts)
+            hashes = self._picked(f"vectors.{name}.hashes", owners, rows)
+            writer.append(counts, hashes.tobytes(), [self._picked(f"vectors.{name}.floats", owners, rows)])
 
     def _write_descriptions(self) -> None:
         if all(segment.descriptions is None for segment in self.segments):
             return
-        owners = np.repeat(self.owner, self.chunks.counts)
-        rows = _ranges(self.chunks.old_first, self.chunks.counts)
+        file = self.parts.open_strings("descriptions")
         tables = [segment.descriptions for segment in self.segments]
-        self.parts.add_strings(
-            "descriptions",
-            (
+        for block in self._blocks():
+            part = self.chunks.part(block)
+            owners = np.repeat(self.owner[block], part.counts)
+            file.append(
                 b"" if (table := tables[number]) is None else table.raw(int(row))
-                for number, row in zip(owners, rows, strict=True)
-            ),
-        )
+                for number, row in zip(owners.tolist(), part.rows.tolist(), strict=True)
+            )
 
 
 class _Table:
@@ -286,31 +330,58 @@ class _Table:
 
 
 class _Strings:
-    """The string tables of every segment as one; strings that nothing refers to any more are left out."""
+    """The string tables of every segment, one after the other, without strings of deleted files.
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self._tables = [segment.strings for segment in segments]
-        self._positions: dict[bytes, int] = {}
+    A string that two segments have is kept twice: knowing that would take all of them in memory.
+    """
 
-    @property
-    def raws(self) -> list[bytes]:
-        return list(self._positions)
+    def __init__(self, segments: Sequence[Segment], release: Callable[[], None]) -> None:
+        self._segments = segments
+        self._release = release
+        self._used = [_used_strings(segment) for segment in segments]
+        self._maps: list[NDArray[np.uint32]] = []
+        first = 0
+        for used in self._used:
+            self._maps.append((np.cumsum(used) + (first - 1)).astype(np.uint32))
+            first += int(np.count_nonzero(used))
 
     def renumbered(self, rows: NDArray[Any], owners: Rows) -> NDArray[Any]:
-        maps = []
-        for number, table in enumerate(self._tables):
-            known = np.zeros(max(len(table), 1), dtype=np.int64)
-            for row in np.unique(rows[owners == number]):
-                known[row] = self._positions.setdefault(table.raw(int(row)), len(self._positions))
-            maps.append(known)
-        return _through(maps, rows, owners, np.uint32)
+        return _through(self._maps, rows, owners, np.uint32)
+
+    def write(self, parts: PartWriter) -> None:
+        file = parts.open_strings("strings")
+        for segment, used in zip(self._segments, self._used, strict=True):
+            table = segment.strings
+            for first in range(0, len(table), BLOCK_ROWS):
+                kept = used[first : first + BLOCK_ROWS]
+                starts = table.starts[first : first + len(kept) + 1].astype(np.int64)
+                lengths = np.diff(starts)
+                blob = table.blob[starts[0] : starts[-1]][np.repeat(kept, lengths)]
+                file.append_joined(blob, lengths[kept])
+                self._release()
 
 
-def _through(maps: Sequence[Rows], rows: NDArray[Any], owners: Rows, dtype: DTypeLike) -> NDArray[Any]:
+def _used_strings(segment: Segment) -> NDArray[np.bool_]:
+    """(strings,) whether a live file refers to it."""
+    live_files, live_chunks = segment.live_files, segment.live_chunks
+    used = np.ones(len(segment.strings), dtype=np.bool_)
+    if live_files is None or live_chunks is None:
+        return used
+    used[:] = False
+    imports = np.repeat(live_files, np.diff(segment.array("imports.starts")))
+    used[segment.array("imports.rows")[imports]] = True
+    used[segment.chunks["symbol"][live_chunks]] = True
+    definitions = segment.definitions[live_chunks[segment.definitions["chunk"]]]
+    used[definitions["name"]] = True
+    used[definitions["qualified_name"]] = True
+    return used
+
+
+def _through(maps: Sequence[NDArray[Any]], rows: NDArray[Any], owners: Rows, dtype: DTypeLike) -> NDArray[Any]:
     result = np.zeros(len(rows), dtype=dtype)
-    for number, new in enumerate(maps):
+    for number in np.unique(owners).tolist():
         mine = owners == number
-        result[mine] = new[rows[mine]]
+        result[mine] = maps[number][rows[mine]]
     return result
 
 
@@ -320,14 +391,14 @@ def _ranges(starts: Rows, counts: Rows) -> Rows:
     return np.repeat(starts - first[:-1], counts) + np.arange(int(first[-1]), dtype=np.int64)
 
 
+def _paths(number: int, segment: Segment) -> Iterator[tuple[bytes, int, int]]:
+    return ((segment.paths.raw(row), number, row) for row in segment.live_file_rows())
+
+
 def _definition_starts(segment: Segment) -> Rows:
     """(files + 1,) first definition of each file: definitions are in the order of their files."""
-    files = segment.chunks["file"][segment.definitions["chunk"]] if len(segment.definitions) else np.zeros(0, np.int64)
-    return starts_of(np.bincount(files, minlength=segment.info.files), np.int64)
-
-
-def _name_hashes(segment: Segment) -> NDArray[np.uint64]:
-    """(definitions,)"""
-    hashes = np.zeros(len(segment.definitions), dtype=np.uint64)
-    hashes[segment.array("names.rows")] = segment.array("names.hashes")
-    return hashes
+    counts = np.zeros(segment.info.files, dtype=np.int64)
+    for first in range(0, len(segment.definitions), BLOCK_ROWS):
+        files = segment.chunks["file"][segment.definitions["chunk"][first : first + BLOCK_ROWS]]
+        counts += np.bincount(files, minlength=segment.info.files)
+    return starts_of(counts, np.int64)

@@ -6,21 +6,21 @@ without one keep what they have. The sentences are model output, so they are the
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from indexing.chunking import chunk_file
-from indexing.collecting import display, own_text, stem_frequencies
+from indexing.collecting import display, own_text
 from indexing.describing import ChunkToDescribe, DescribeBudget, describe_chunks
 from indexing.errors import DamagedIndex
 from indexing.index_format import Segment, SegmentInfo, VectorList
-from indexing.index_writing import PartWriter, with_parts, write_replaced_postings
+from indexing.index_writing import PartWriter, VectorListWriter, with_parts
+from indexing.postings import replace_postings
 from indexing.tokenizing import terms
 from indexing.vector_cache import HASH_BYTES
-from indexing.vectorising import ListRows, Vectoriser, files_of_segments, same_cuts, write_list
+from indexing.vectorising import ListRows, Vectoriser, files_of_segments, same_cuts
 from indexing.walking import SkippedEntry
 
 MINIMUM_CHUNK_BYTES = 40  # a closing line says nothing that a description could add
@@ -70,12 +70,12 @@ def with_descriptions(
     after = [texts.get(row) or (known[row] if known is not None else "") for row in range(segment.info.chunks)]
     parts = PartWriter(directory, folder=segment.info.id, suffix=suffix)
     parts.add_strings("descriptions", after)
-    words = {row: stem_frequencies(Counter(terms(text))) for row, text in texts.items()}
-    write_replaced_postings(parts, "descriptions", postings, words)
+    replace_postings(parts, "descriptions", postings, {row: terms(text) for row, text in texts.items()})
     vectoriser.cache.take_all(vectors)
     rows = _replaced_rows(vectors, texts, vectoriser)
     vectoriser.embed_waiting()
-    write_list(parts, "descriptions", rows, vectoriser.cache)
+    writer = VectorListWriter(parts, "descriptions", dimensions=vectoriser.cache.dimensions)
+    writer.append(rows.counts, bytes(rows.hashes), vectoriser.cache.blocks(bytes(rows.hashes)))
     parts.sync()
     live = segment.live_chunks
     described = sum(bool(text) and (live is None or bool(live[row])) for row, text in enumerate(after))

@@ -386,6 +386,11 @@ class PartFolder:
         except (OSError, ValueError) as error:
             raise DamagedIndex(f"{path} cannot be read; index the repository again") from error
 
+    def release(self) -> None:
+        """See `release_pages`, for all arrays that were used."""
+        for array in self._arrays.values():
+            release_pages(array)
+
     def check_sizes(self) -> None:
         for part in self.parts.values():
             path = self.path / part.file
@@ -427,6 +432,15 @@ HEADER_BYTES = 128
 _PLAIN_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00\x76\x00\{'descr': '([|<][a-z]\d+)', 'fortran_order': False, 'shape': \(([\d, ]+)\), \} *\n\Z"
 )
+
+
+def release_pages(array: NDArray[Any]) -> None:
+    """Give the pages of a mapped array back: whoever reads on maps them again, and memory does not fill up."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap):
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def _has_rows(path: Path) -> bool:

@@ -10,8 +10,7 @@ import os
 import shutil
 import time
 import uuid
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,43 +19,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from indexing.array_files import ArrayFile, StartsFile, StringsFile
 from indexing.errors import DamagedIndex, UnsupportedFormat
 from indexing.index_format import (
-    CHUNK_DTYPE,
-    DEFINITION_DTYPE,
-    FILE_DTYPE,
     MANIFEST,
-    ROLES,
     SEGMENTS,
-    FileRecord,
     Manifest,
     PartInfo,
-    Postings,
     SegmentInfo,
     file_hash,
     read_manifest,
 )
 from indexing.quantizing import sign_bits
-from indexing.tokenizing import term_hash
 
 if TYPE_CHECKING:
-    from indexing.chunking import ChunkedFile
-    from indexing.parsing import Definition
+    pass
 
 RETIRED = "manifest.retired"
 RETIRED_SECONDS = 120.0  # how long a search may go on with a generation after the next one is published
-MAX_FREQUENCY = 255
-MAX_DEFINITIONS_PER_CHUNK = 65_535
 
 
 class PartWriter:
-    """Writes the parts of one folder below `segments/`. `suffix` sets a later generation's files apart."""
+    """Writes the parts of one folder below `segments/`. `suffix` sets a later generation's files apart.
+
+    What `open`, `open_starts` and `open_strings` return is filled piece by piece; `sync` closes it.
+    """
 
     def __init__(self, directory: Path, *, folder: str, suffix: str = "") -> None:
         self.path = directory / SEGMENTS / folder
         self.path.mkdir(parents=True, exist_ok=True)
         self.parts: dict[str, PartInfo] = {}
         self._suffix = suffix
+        self._open: dict[str, ArrayFile | StartsFile] = {}
 
     def add(self, name: str, values: NDArray[Any]) -> None:  # Any: each part has its own dtype
         with self._file(name).open("xb") as file:
@@ -69,40 +63,16 @@ class PartWriter:
         self.add(f"{name}.blob", np.frombuffer(b"".join(raws), dtype=np.uint8))
         self.add(f"{name}.starts", starts_of([len(raw) for raw in raws], np.uint64))
 
-    def add_vectors(
-        self, name: str, blocks: Iterable[NDArray[np.float16]], *, counts: Sequence[int], hashes: bytes, dimensions: int
-    ) -> None:
-        """One vector list: `blocks` give its rows in order, `counts` the rows of each owner, `hashes` 16 bytes a row.
+    def open(self, name: str, dtype: DTypeLike, *, row_shape: tuple[int, ...] = ()) -> ArrayFile:
+        self._open[name] = file = ArrayFile(self._file(name), dtype, row_shape=row_shape)
+        return file
 
-        Raises ValueError when the blocks do not add up to as many rows as there are hashes.
-        """
-        prefix, rows = f"vectors.{name}", len(hashes) // 16
-        floats = self._open(f"{prefix}.floats", np.float16, (rows, dimensions))
-        bits = self._open(f"{prefix}.bits", np.uint64, (rows, -(-dimensions // 64)))
-        done = 0
-        for block in blocks:
-            floats[done : done + len(block)] = block
-            bits[done : done + len(block)] = sign_bits(block)
-            done += len(block)
-        if done != rows:
-            raise ValueError(f"list {name} got {done} vectors for {rows} texts")
-        self._close(f"{prefix}.floats", floats)
-        self._close(f"{prefix}.bits", bits)
-        self.add(f"{prefix}.starts", starts_of(counts, np.uint32))
-        self.add(f"{prefix}.hashes", np.frombuffer(hashes, dtype=np.uint8).reshape(rows, 16))
+    def open_starts(self, name: str, dtype: DTypeLike = np.uint32) -> StartsFile:
+        self._open[name] = file = StartsFile(self._file(name), dtype)
+        return file
 
-    def _open(self, name: str, dtype: DTypeLike, shape: tuple[int, int]) -> NDArray[Any]:
-        """Mapped, because a list may be larger than memory; the operating system maps no empty one."""
-        if shape[0] == 0:
-            return np.zeros(shape, dtype=dtype)
-        return np.lib.format.open_memmap(self._file(name), mode="w+", dtype=dtype, shape=shape)
-
-    def _close(self, name: str, values: NDArray[Any]) -> None:
-        if isinstance(values, np.memmap):
-            values.flush()
-            self._register(name)
-        else:
-            self.add(name, values)
+    def open_strings(self, name: str) -> StringsFile:
+        return StringsFile(self.open(f"{name}.blob", np.uint8), self.open_starts(f"{name}.starts", np.uint64))
 
     def _register(self, name: str) -> None:
         path = self._file(name)
@@ -112,7 +82,36 @@ class PartWriter:
         return self.path / f"{name}{self._suffix}.npy"
 
     def sync(self) -> None:
+        for name, file in self._open.items():
+            file.close()
+            self._register(name)
+        self._open = {}
         sync_folder(self.path)
+
+
+class VectorListWriter:
+    """One vector list, owner by owner; complete when its `PartWriter` is synced."""
+
+    def __init__(self, parts: PartWriter, name: str, *, dimensions: int) -> None:
+        self._dimensions = dimensions
+        self._floats = parts.open(f"vectors.{name}.floats", np.float16, row_shape=(dimensions,))
+        self._bits = parts.open(f"vectors.{name}.bits", np.uint64, row_shape=(-(-dimensions // 64),))
+        self._starts = parts.open_starts(f"vectors.{name}.starts")
+        self._hashes = parts.open(f"vectors.{name}.hashes", np.uint8, row_shape=(16,))
+
+    def append(self, counts: ArrayLike, hashes: bytes, floats: Iterable[NDArray[np.float16]]) -> None:
+        """The next owners: rows of each, 16 bytes a row, and the vectors of those rows in blocks.
+
+        Raises ValueError when the blocks do not add up to as many rows as there are hashes.
+        """
+        before = self._floats.rows
+        for block in floats:
+            self._floats.append(block)
+            self._bits.append(sign_bits(block))
+        if (self._floats.rows - before) * 16 != len(hashes):
+            raise ValueError(f"{self._floats.rows - before} vectors for {len(hashes) // 16} texts")
+        self._starts.append(counts)
+        self._hashes.append(np.frombuffer(hashes, dtype=np.uint8))
 
 
 def starts_of(counts: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
@@ -120,232 +119,6 @@ def starts_of(counts: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
     starts = np.zeros(np.size(counts) + 1, dtype=dtype)
     np.cumsum(counts, out=starts[1:], dtype=dtype)
     return starts
-
-
-class PostingsWriter:
-    """Collects one term list row by row: about 13 bytes a posting until it is written."""
-
-    def __init__(self) -> None:
-        self._hashes = array("Q")
-        self._freqs = array("B")
-        self._per_row = array("I")
-        self._lengths = array("I")
-
-    def add(self, frequencies: Mapping[str, int]) -> None:
-        """The next row's terms, each with how often it occurs."""
-        self._hashes.extend(map(term_hash, frequencies))
-        self._freqs.extend(min(count, MAX_FREQUENCY) for count in frequencies.values())
-        self._per_row.append(len(frequencies))
-        self._lengths.append(sum(frequencies.values()))
-
-    def write(self, parts: PartWriter, name: str) -> None:
-        per_row = np.frombuffer(self._per_row, dtype=np.uint32)
-        write_postings(
-            parts,
-            name,
-            hashes=np.frombuffer(self._hashes, dtype=np.uint64),
-            rows=np.repeat(np.arange(len(per_row), dtype=np.uint32), per_row),
-            freqs=np.frombuffer(self._freqs, dtype=np.uint8),
-            lengths=np.frombuffer(self._lengths, dtype=np.uint32),
-        )
-
-
-def write_replaced_postings(
-    parts: PartWriter, name: str, old: Postings, replaced: Mapping[int, Mapping[str, int]]
-) -> None:
-    """Term list `name` again, with other terms (each with how often it occurs) for the rows in `replaced`."""
-    kept = ~np.isin(old.rows, np.fromiter(replaced, dtype=np.uint32))
-    new = [(term_hash(term), row, count) for row, terms in replaced.items() for term, count in terms.items()]
-    lengths = np.array(old.lengths)
-    for row, terms in replaced.items():
-        lengths[row] = sum(terms.values())
-    write_postings(
-        parts,
-        name,
-        hashes=np.concatenate([np.repeat(old.hashes, np.diff(old.starts))[kept], _column(new, 0, np.uint64)]),
-        rows=np.concatenate([old.rows[kept], _column(new, 1, np.uint32)]),
-        freqs=np.concatenate([old.freqs[kept], np.minimum(_column(new, 2, np.uint32), MAX_FREQUENCY)]),
-        lengths=lengths,
-    )
-
-
-def _column(records: Sequence[tuple[int, int, int]], position: int, dtype: DTypeLike) -> NDArray[Any]:
-    return np.array([record[position] for record in records], dtype=dtype)
-
-
-def write_postings(
-    parts: PartWriter,
-    name: str,
-    *,
-    hashes: NDArray[np.uint64],
-    rows: NDArray[np.uint32],
-    freqs: NDArray[np.integer[Any]],
-    lengths: NDArray[np.uint32],
-) -> None:
-    """hashes, rows, freqs: (postings,), in any order."""
-    order = np.lexsort((rows, hashes))
-    unique, counts = np.unique(hashes[order], return_counts=True)
-    parts.add(f"terms.{name}.hashes", unique)
-    parts.add(f"terms.{name}.starts", starts_of(counts, np.uint32))
-    parts.add(f"terms.{name}.rows", rows[order])
-    parts.add(f"terms.{name}.freqs", freqs[order].astype(np.uint8))
-    parts.add(f"terms.{name}.lengths", lengths)
-
-
-class _Names:
-    """Text -> position in a table that grows as texts are met."""
-
-    def __init__(self) -> None:
-        self.positions: dict[str, int] = {}
-
-    def position(self, text: str) -> int:
-        return self.positions.setdefault(text, len(self.positions))
-
-
-class SegmentWriter:
-    """Collects files in path order and writes the lexical parts of one segment."""
-
-    def __init__(self, directory: Path, *, segment_id: str) -> None:
-        self.id = segment_id
-        self.parts = PartWriter(directory, folder=segment_id)
-        self.terms = {name: PostingsWriter() for name in ("code_stems", "code_terms", "descriptions", "files")}
-        self._paths: list[bytes] = []
-        self._blobs: list[bytes] = []
-        self._files: list[tuple[int, ...]] = []
-        self._chunks: list[tuple[int, ...]] = []
-        self._chunks_per_file: list[int] = []
-        self._definitions: list[tuple[int, ...]] = []
-        self._name_hashes: list[int] = []
-        self._imports: list[int] = []
-        self._imports_per_file: list[int] = []
-        self._languages, self._encodings, self._kinds, self._strings = _Names(), _Names(), _Names(), _Names()
-
-    @property
-    def files(self) -> int:
-        return len(self._files)
-
-    @property
-    def chunks(self) -> int:
-        return len(self._chunks)
-
-    def add_file(self, file: FileRecord, chunked: ChunkedFile, content_hashes: Sequence[int]) -> None:
-        """Raises ValueError when the path does not come after the one before it. Terms are added beside this."""
-        if self._paths and file.path <= self._paths[-1]:
-            raise ValueError(f"path {file.path!r} does not come after {self._paths[-1]!r}")
-        self._paths.append(file.path)
-        self._blobs.append(bytes.fromhex(file.blob_id))
-        self._files.append(
-            (
-                file.lines,
-                self._languages.position(file.language),
-                self._encodings.position(file.encoding),
-                file.flags,
-            )
-        )
-        self._imports.extend(self._strings.position(name) for name in file.imports)
-        self._imports_per_file.append(len(file.imports))
-        first_chunk, first_definition = len(self._chunks), len(self._definitions)
-        for chunk, content_hash in zip(chunked.chunks, content_hashes, strict=True):
-            self._chunks.append(
-                (
-                    content_hash,
-                    len(self._files) - 1,
-                    chunk.start_byte,
-                    chunk.end_byte,
-                    chunk.start_line,
-                    chunk.end_line,
-                    self._strings.position(chunk.symbol),
-                    first_definition + min(chunk.defines, default=0),
-                    min(_span(chunk.defines), MAX_DEFINITIONS_PER_CHUNK),
-                    ROLES.index(chunk.role),
-                    self._kinds.position(chunk.kind),
-                )
-            )
-        self._chunks_per_file.append(len(chunked.chunks))
-        shown_by = _chunks_of_definitions(chunked)
-        for position, definition in enumerate(chunked.parsed.definitions):
-            self._add_definition(definition, first_chunk + shown_by[position], first_definition)
-
-    def _add_definition(self, definition: Definition, chunk: int, first_definition: int) -> None:
-        self._definitions.append(
-            (
-                self._strings.position(definition.name),
-                self._strings.position(definition.qualified_name),
-                chunk,
-                definition.start_byte,
-                definition.end_byte,
-                definition.name_byte,
-                definition.start_line,
-                definition.end_line,
-                first_definition + definition.parent if definition.parent >= 0 else -1,
-                self._kinds.position(definition.kind),
-            )
-        )
-        self._name_hashes.append(term_hash(definition.name.lower()))
-
-    def finish(self) -> SegmentInfo:
-        parts = self.parts
-        width = len(self._blobs[0]) if self._blobs else 20  # bytes of a blob id: 20, or 32 with SHA-256
-        parts.add_strings("paths", self._paths)
-        parts.add("blobs", np.frombuffer(b"".join(self._blobs), dtype=np.uint8).reshape(self.files, width))
-        parts.add("files", np.array(self._files, dtype=FILE_DTYPE))
-        parts.add("file_chunks", starts_of(self._chunks_per_file, np.uint32))
-        parts.add("imports.rows", np.array(self._imports, dtype=np.uint32))
-        parts.add("imports.starts", starts_of(self._imports_per_file, np.uint32))
-        parts.add("chunks", np.array(self._chunks, dtype=CHUNK_DTYPE))
-        parts.add("definitions", np.array(self._definitions, dtype=DEFINITION_DTYPE))
-        self._write_names()
-        parts.add_strings("strings", self._strings.positions)
-        for name, postings in self.terms.items():
-            postings.write(parts, name)
-        parts.sync()
-        return SegmentInfo(
-            id=self.id,
-            files=self.files,
-            chunks=self.chunks,
-            languages=tuple(self._languages.positions),
-            encodings=tuple(self._encodings.positions),
-            kinds=tuple(self._kinds.positions),
-            parts=dict(parts.parts),
-        )
-
-    def _write_names(self) -> None:
-        hashes = np.array(self._name_hashes, dtype=np.uint64)
-        order = np.argsort(hashes, kind="stable")
-        self.parts.add("names.hashes", hashes[order])
-        self.parts.add("names.rows", order.astype(np.uint32))
-
-
-def _span(positions: Sequence[int]) -> int:
-    return max(positions) - min(positions) + 1 if positions else 0
-
-
-def _chunks_of_definitions(chunked: ChunkedFile) -> list[int]:
-    """For each definition the chunk that shows it best: named after it, else the first that has its start."""
-    shown_by = [-1] * len(chunked.parsed.definitions)
-    for row, chunk in enumerate(chunked.chunks):
-        for position in chunk.defines:
-            if shown_by[position] < 0:
-                shown_by[position] = row
-    by_symbol = {chunk.symbol: row for row, chunk in reversed(list(enumerate(chunked.chunks)))}
-    fallback = max(len(chunked.chunks) - 1, 0)
-    for position, definition in enumerate(chunked.parsed.definitions):
-        named = by_symbol.get(definition.qualified_name)
-        if (
-            named is not None
-            and chunked.chunks[named].start_byte <= definition.name_byte < chunked.chunks[named].end_byte
-        ):
-            shown_by[position] = named
-        elif shown_by[position] < 0:
-            shown_by[position] = _holding(chunked, definition.name_byte, fallback)
-    return shown_by
-
-
-def _holding(chunked: ChunkedFile, byte: int, fallback: int) -> int:
-    for row, chunk in enumerate(chunked.chunks):
-        if chunk.start_byte <= byte < chunk.end_byte:
-            return row
-    return fallback
 
 
 def with_parts(segment: SegmentInfo, parts: Mapping[str, PartInfo]) -> SegmentInfo:

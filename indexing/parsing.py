@@ -8,6 +8,7 @@ says why; such a file is chunked by lines. Trees are read with queries and curso
 from __future__ import annotations
 
 import re
+import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +27,9 @@ CONTAINER_KINDS = frozenset(
     {"class", "interface", "struct", "enum", "trait", "module", "impl", "object", "extension", "type"}
 )
 _VALUE_KINDS = frozenset({"constant", "field"})
-_READ_BYTES = 4096  # the reader is called for every step back and every predicate, so its copies stay small
+_buffers = threading.local()
+_READ_BYTES = 4096  # the reader is called for every step back, so its copies stay small
+_PREDICATE_BYTES = 64  # most names are shorter; longer ones are read in several steps
 _MAX_NAME_BYTES = 200
 _MAX_BYTES_BEFORE_NAME = 2000  # farther away it is a slip of error recovery that took a class for a function
 _MODIFIERS = re.compile(rb"[A-Za-z_][A-Za-z_ ]*")
@@ -183,16 +186,26 @@ def _grammar(language: str) -> _Grammar | str:
 def _parse_tree(language: Language, text: bytes) -> Tree | None:
     """None when it takes too long. Only a reader function can be interrupted, hence the detour for plain bytes.
 
-    The thread's own time counts, so that a busy machine cuts files as an idle one does.
+    The thread's own time counts, so that a busy machine cuts files as an idle one does. The binding (0.26) never lets
+    go of what the reader returned: while it parses it is handed one buffer again and again, or every text would stay
+    in memory. The tree calls the same reader for predicates of queries, and then takes `bytes` only: short ones.
     """
     deadline = time.thread_time() + PARSE_TIMEOUT_SECONDS
+    buffer: bytearray = _buffers.__dict__.setdefault("of_thread", bytearray())
+    parsed = False
+
+    def read(offset: int, _: object) -> bytes | bytearray:
+        if parsed:
+            return text[offset : offset + _PREDICATE_BYTES]
+        buffer[:] = text[offset : offset + _READ_BYTES]
+        return buffer
+
     try:
-        return Parser(language).parse(
-            lambda offset, _: text[offset : offset + _READ_BYTES],
-            progress_callback=lambda _, __: time.thread_time() > deadline,
-        )
+        return Parser(language).parse(read, progress_callback=lambda _, __: time.thread_time() > deadline)
     except ValueError:
         return None
+    finally:
+        parsed = True
 
 
 def _patterns(grammar: Language, language: str) -> list[str]:

@@ -20,6 +20,7 @@ from indexing.tokenizing import STOP_WORDS, terms
 CENTROIDS = 32
 ROUNDS = 8  # of k-means; more move a centroid by less than a degree
 SAMPLE_ROWS = 20_000
+SAMPLE_BLOCK = 1_000
 TOP_TERMS = 40
 MINIMUM_TERM_CHARS = 3
 MINIMUM_PARAGRAPH_BYTES = 40
@@ -84,7 +85,7 @@ def path_flags(path: bytes) -> FileFlag:
 class TermCounter:
     """In how many files each term of a definition's name occurs. Bounded: rare terms are let go."""
 
-    MAXIMUM = 100_000
+    MAXIMUM = 20_000
 
     def __init__(self) -> None:
         self._files: Counter[str] = Counter()
@@ -126,7 +127,9 @@ def sample_of_descriptions(segments: Sequence[Segment], dimensions: int) -> NDAr
         first = (first - len(vectors.floats)) % step
         if segment.live_chunks is not None:
             rows = rows[segment.live_chunks[vectors.owners(rows)]]
-        sample.append(vectors.floats[rows])
+        for start in range(0, len(rows), SAMPLE_BLOCK):  # each row is on a page of its own
+            sample.append(vectors.floats[rows[start : start + SAMPLE_BLOCK]])
+            segment.release()
     return np.concatenate(sample)
 
 

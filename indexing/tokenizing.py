@@ -19,6 +19,7 @@ import snowballstemmer
 
 # A longer run is a hash, a key or encoded data: nobody asks for it by typing it.
 MAX_WORD_CHARS = 64
+_CACHED_TERMS = 1 << 15  # about 5 MB each; files that are near each other share most of their words
 
 _WORD = re.compile(r"\w+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
@@ -46,10 +47,10 @@ def terms(text: str) -> list[str]:
 
 def stems(tokens: Iterable[str]) -> list[str]:
     """English stems of the tokens, without stop words. Tokens of other languages pass unchanged."""
-    return [_stem(token) for token in tokens if token not in STOP_WORDS]
+    return [stem(token) for token in tokens if token not in STOP_WORDS]
 
 
-@lru_cache(maxsize=1 << 18)
+@lru_cache(maxsize=_CACHED_TERMS)
 def term_hash(term: str) -> int:
     """64 bits that stand for the term in postings, so that the index files hold no words of the source.
 
@@ -58,7 +59,7 @@ def term_hash(term: str) -> int:
     return int.from_bytes(blake2b(term.encode(), digest_size=8).digest(), "little")
 
 
-@lru_cache(maxsize=1 << 18)
+@lru_cache(maxsize=_CACHED_TERMS)
 def _word_terms(word: str) -> tuple[str, ...]:
     if len(word) > MAX_WORD_CHARS:
         return ()
@@ -82,6 +83,7 @@ def _mixed_terms(word: str) -> Iterable[str]:
     yield from _word_terms(word[end:])
 
 
-@lru_cache(maxsize=1 << 18)
-def _stem(token: str) -> str:
+@lru_cache(maxsize=_CACHED_TERMS)
+def stem(token: str) -> str:
+    """Of one token; words of other languages stay as they are."""
     return str(_stemmer.stemWord(token)) if token.isascii() else token

@@ -39,7 +39,7 @@ from indexing.walking import RULE_FILES
 # Whatever decides which files are read, where they are cut, and which terms and texts they give.
 _CUTTING_MODULES = (
     "chunking/*.py collecting.py context.py decoding.py languages.py masking.py offsets.py parsing.py path_rules.py "
-    "profiling.py tags.py tokenizing.py walking.py"
+    "postings.py profiling.py segment_writing.py tags.py tokenizing.py walking.py"
 ).split()
 _CUTTING_PACKAGES = ("tree-sitter", "tree-sitter-language-pack", "snowballstemmer")
 _CUTTING_SETTINGS = (

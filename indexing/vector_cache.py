@@ -2,7 +2,8 @@
 
 What a build embeds is appended to `partial/<model>.vectors` in records of one size, so that a build that was killed
 goes on where it stopped: a torn last record and a record whose vector is not a unit row are left out. The hash covers
-the model, its revision, its prompt and the text: vectors of two models cannot meet. Holds no text.
+the model, its revision, its prompt and the text: vectors of two models cannot meet. Holds no text, and twelve bytes of
+memory a vector.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.errors import DamagedIndex
-from indexing.index_format import VECTOR_LISTS, ModelInfo, OpenIndex, VectorList
+from indexing.index_format import VECTOR_LISTS, ModelInfo, OpenIndex, VectorList, release_pages
 
 PARTIAL = "partial"
 HASH_BYTES = 16
-BLOCK_ROWS = 8_192
+BLOCK_ROWS = 4_096
+RECENT_PLACES = 16_384
 UNIT_TOLERANCE = 0.02  # float16 rows of 384 dimensions are off by less than 0.002
 
 
@@ -40,14 +43,18 @@ class TextHasher:
 
 
 class VectorCache:
-    """Use as a context manager. `discard_partial` ends what a later attempt would resume."""
+    """Use as a context manager. `discard_partial` ends what a later attempt would resume.
+
+    Vectors have places, numbered from 0 in the order in which they came; a run of places is a run of rows of one array.
+    """
 
     def __init__(self, directory: Path, model: ModelInfo, *, published: OpenIndex | None) -> None:
         self.dimensions = model.dimensions
         self._record = np.dtype([("hash", "V16"), ("vector", "<f2", (model.dimensions,))])
         self._path = directory / PARTIAL / f"{TextHasher(model).hash('').hex()}.vectors"
-        self._places: dict[bytes, tuple[int, int]] = {}  # hash -> (array, row); array -1 is the partial file
-        self._arrays: list[NDArray[np.float16]] = []
+        self._places = _Places()
+        self._runs: list[_Run] = []
+        self._next_place = 0
         self._partial_rows = 0
         if published is not None and published.manifest.model == model:
             self._take_published(published)
@@ -65,7 +72,7 @@ class VectorCache:
         self._file.close()
 
     def __contains__(self, text_hash: bytes) -> bool:
-        return text_hash in self._places
+        return self._places.find(text_hash) is not None
 
     def add(self, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
         """vectors: (len(hashes), d) unit rows. On disk when this returns."""
@@ -74,36 +81,41 @@ class VectorCache:
         records["vector"] = vectors
         self._file.write(records.tobytes())
         self._file.flush()
-        self._remember_partial(hashes)
+        self._remember_partial(b"".join(hashes))
 
     def blocks(self, hashes: bytes) -> Iterator[NDArray[np.float16]]:
         """The rows of these hashes (16 bytes each), block by block, in order. Raises KeyError for one it lacks."""
-        arrays = [*self._arrays, self._partial()]  # the last one is array -1
+        firsts = np.array([run.first_place for run in self._runs], dtype=np.int64)
         for start in range(0, len(hashes), BLOCK_ROWS * HASH_BYTES):
-            keys = _split(hashes[start : start + BLOCK_ROWS * HASH_BYTES])
-            rows = np.empty((len(keys), self.dimensions), dtype=np.float16)
-            for position, key in enumerate(keys):
-                array, row = self._places[key]
-                rows[position] = arrays[array][row]
+            keys = hashes[start : start + BLOCK_ROWS * HASH_BYTES]
+            places = self._places.find_all(keys)
+            rows = np.empty((len(places), self.dimensions), dtype=np.float16)
+            run_of = np.searchsorted(firsts, places, side="right") - 1
+            for number in np.unique(run_of).tolist():
+                run, mine = self._runs[number], run_of == number
+                array = self._partial() if run.array is None else run.array
+                rows[mine] = array[places[mine] - run.first_place + run.first_row]
+                release_pages(array)
             yield rows
 
     def take_all(self, vectors: VectorList) -> None:
         """Also the rows of a whole list, which stay where they are."""
-        self._remember(_split(vectors.hashes.tobytes()), vectors.floats)
+        for start in range(0, len(vectors.hashes), BLOCK_ROWS):
+            block = vectors.hashes[start : start + BLOCK_ROWS]
+            self._remember(block.tobytes(), vectors.floats, start)
+        release_pages(vectors.hashes)
 
     def take(self, vectors: VectorList, first_owner: int, last_owner: int) -> None:
         """Also the published rows of some owners of a list, without those that are no unit rows."""
         rows = slice(int(vectors.starts[first_owner]), int(vectors.starts[last_owner]))
         floats = np.array(vectors.floats[rows])
         sound = _sound(floats)
-        self._remember(_split(vectors.hashes[rows][sound].tobytes()), floats[sound])
+        self._remember(vectors.hashes[rows][sound].tobytes(), floats[sound], 0)
 
     def _partial(self) -> NDArray[np.float16]:
         """Mapped: the vectors of a large repository need not fit in memory."""
-        if not self._partial_rows:
-            return np.zeros((0, self.dimensions), dtype=np.float16)
         records = np.memmap(self._path, dtype=self._record, mode="r", shape=(self._partial_rows,))
-        vectors: NDArray[np.float16] = np.asarray(records["vector"])
+        vectors: NDArray[np.float16] = records["vector"]
         return vectors
 
     def discard_partial(self) -> None:
@@ -127,19 +139,88 @@ class VectorCache:
             while len(records := np.fromfile(old, dtype=self._record, count=BLOCK_ROWS)):  # stops before a torn one
                 records = records[_sound(records["vector"])]
                 new.write(records.tobytes())
-                self._remember_partial(_split(records["hash"].tobytes()))
+                self._remember_partial(records["hash"].tobytes())
         sound.replace(self._path)
 
-    def _remember_partial(self, hashes: Sequence[bytes]) -> None:
-        for row, key in enumerate(hashes, self._partial_rows):
-            self._places.setdefault(key, (-1, row))
-        self._partial_rows += len(hashes)
+    def _remember_partial(self, hashes: bytes) -> None:
+        self._remember(hashes, None, self._partial_rows)
+        self._partial_rows += len(hashes) // HASH_BYTES
 
-    def _remember(self, hashes: Sequence[bytes], vectors: NDArray[np.float16]) -> None:
-        number = len(self._arrays)
-        self._arrays.append(vectors)
-        for row, key in enumerate(hashes):
-            self._places.setdefault(key, (number, row))
+    def _remember(self, hashes: bytes, array: NDArray[np.float16] | None, first_row: int) -> None:
+        rows = len(hashes) // HASH_BYTES
+        last = self._runs[-1] if self._runs else None
+        goes_on = (
+            last is not None
+            and last.array is array
+            and first_row - last.first_row == self._next_place - last.first_place
+        )
+        if rows and not goes_on:
+            self._runs.append(_Run(self._next_place, array, first_row))
+        for position, key in enumerate(_split(hashes), self._next_place):
+            self._places.add(key, position)
+        self._next_place += rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Places from `first_place` on are rows of `array` from `first_row` on; no array stands for the partial file."""
+
+    first_place: int
+    array: NDArray[np.float16] | None
+    first_row: int
+
+
+class _Places:
+    """Hash of a text -> place; the first one given stays.
+
+    Sorted columns and a small table of what came last, because a dictionary takes twenty times as much memory. The
+    first eight bytes of a hash stand for it: that two of ten million texts share them has a chance of 3e-6.
+    """
+
+    def __init__(self) -> None:
+        self._keys = np.zeros(0, dtype=np.uint64)
+        self._values = np.zeros(0, dtype=np.uint32)
+        self._recent: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._recent)
+
+    def add(self, text_hash: bytes, place: int) -> None:
+        if self.find(text_hash) is None:
+            self._recent[_key(text_hash)] = place
+            if len(self._recent) >= RECENT_PLACES:
+                self._sort_in()
+
+    def find(self, text_hash: bytes) -> int | None:
+        key = _key(text_hash)
+        if (found := self._recent.get(key)) is not None:
+            return found
+        position = int(self._keys.searchsorted(np.uint64(key)))
+        return int(self._values[position]) if position < len(self._keys) and self._keys[position] == key else None
+
+    def find_all(self, hashes: bytes) -> NDArray[np.int64]:
+        """(n,) places of n hashes. Raises KeyError."""
+        self._sort_in()
+        keys = np.frombuffer(hashes, dtype="<u8")[::2]
+        positions = np.minimum(self._keys.searchsorted(keys), max(len(self._keys) - 1, 0))
+        if len(keys) and (not len(self._keys) or not np.array_equal(self._keys[positions], keys)):
+            raise KeyError("a text has no vector")
+        return self._values[positions].astype(np.int64)
+
+    def _sort_in(self) -> None:
+        if not self._recent:
+            return
+        keys = np.fromiter(self._recent, dtype=np.uint64)
+        values = np.fromiter(self._recent.values(), dtype=np.uint32)
+        order = np.argsort(keys)
+        positions = self._keys.searchsorted(keys[order])
+        self._keys = np.insert(self._keys, positions, keys[order])
+        self._values = np.insert(self._values, positions, values[order])
+        self._recent = {}
+
+
+def _key(text_hash: bytes) -> int:
+    return int.from_bytes(text_hash[:8], "little")
 
 
 def _sound(vectors: NDArray[np.float16]) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,19 +25,20 @@ from indexing.context import EmbeddedTexts, embedded_texts, file_text
 from indexing.embedding import Embedder, forget_embedders
 from indexing.errors import EmbeddingError
 from indexing.git import BlobReader
-from indexing.index_format import CHUNK_DTYPE, SEGMENTS, VECTOR_LISTS, PartInfo, Segment, SegmentInfo
-from indexing.index_writing import PartWriter
+from indexing.index_format import CHUNK_DTYPE, SEGMENTS, VECTOR_LISTS, Segment, SegmentInfo
+from indexing.index_writing import PartWriter, VectorListWriter, with_parts
 from indexing.vector_cache import TextHasher, VectorCache
 from indexing.walking import SkippedEntry, SourceFile, source_of
 
 WINDOW_TEXTS = 2_048
+WINDOW_CHUNKS = 4_096  # when hardly any text is new
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class ListRows:
-    """Rows of one vector list while its texts are met: a hash per row, a count per owner."""
+    """Rows of one vector list while their texts wait: a hash per row, a count per owner."""
 
     hashes: bytearray = field(default_factory=bytearray)
     counts: array[int] = field(default_factory=lambda: array("I"))
@@ -48,10 +49,35 @@ class ListRows:
         self.counts.append(len(hashes))
 
 
-@dataclass(slots=True)
-class SegmentRows:
-    info: SegmentInfo
-    lists: dict[str, ListRows] = field(default_factory=lambda: {name: ListRows() for name in VECTOR_LISTS})
+class SegmentVectors:
+    """The vector lists of one segment, written as far as their texts are embedded."""
+
+    def __init__(self, directory: Path, segment: Segment, cache: VectorCache, *, suffix: str) -> None:
+        self.segment = segment
+        self.lists = {name: ListRows() for name in VECTOR_LISTS}
+        self.embedded = 0  # chunks with vectors
+        self._cache = cache
+        self._parts = PartWriter(directory, folder=segment.info.id, suffix=suffix)
+        self._writers = {
+            name: VectorListWriter(self._parts, name, dimensions=cache.dimensions) for name in VECTOR_LISTS
+        }
+
+    @property
+    def waiting(self) -> int:
+        return len(self.lists["code"].counts)
+
+    def write(self) -> None:
+        """All rows so far, whose vectors the cache has by now."""
+        self.embedded += sum(1 for count in self.lists["code"].counts if count)
+        for name, rows in self.lists.items():
+            hashes = bytes(rows.hashes)
+            self._writers[name].append(rows.counts, hashes, self._cache.blocks(hashes))
+            self.lists[name] = ListRows()
+        self.segment.release()
+
+    def finish(self) -> SegmentInfo:
+        self._parts.sync()
+        return replace(with_parts(self.segment.info, self._parts.parts), embedded=self.embedded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +110,26 @@ class Vectoriser:
         self._waiting: dict[bytes, _Waiting] = {}
         self._batches = 0
 
-    def vectorise(self, mirror_path: Path, segments: Sequence[Segment]) -> list[SegmentRows]:
-        """Every text of the segments is in the cache afterwards. The segments have no deleted files.
+    def vectorise(
+        self, mirror_path: Path, segments: Sequence[Segment], *, directory: Path, suffix: str
+    ) -> list[SegmentInfo]:
+        """The segments with vectors, in files of their own generation. The segments have no deleted files.
 
         Raises EmbeddingError, MissingObject, and whatever `check` raises.
         """
-        rows = [SegmentRows(segment.info) for segment in segments]
-        for source, number, file_row in files_of_segments(mirror_path, segments):
+        return [self._vectorise(mirror_path, segment, directory, suffix) for segment in segments]
+
+    def _vectorise(self, mirror_path: Path, segment: Segment, directory: Path, suffix: str) -> SegmentInfo:
+        vectors = SegmentVectors(directory, segment, self.cache, suffix=suffix)
+        for source, _, file_row in files_of_segments(mirror_path, [segment]):
             self._check()
-            self._take(source, segments[number], file_row, rows[number].lists)
-            if len(self._waiting) >= WINDOW_TEXTS:
+            self._take(source, segment, file_row, vectors.lists)
+            if len(self._waiting) >= WINDOW_TEXTS or vectors.waiting >= WINDOW_CHUNKS:
                 self.embed_waiting()
+                vectors.write()
         self.embed_waiting()
-        return rows
+        vectors.write()
+        return vectors.finish()
 
     def _take(self, source: SourceFile | SkippedEntry, segment: Segment, row: int, lists: dict[str, ListRows]) -> None:
         chunks = segment.chunks[segment.file_chunks[row] : segment.file_chunks[row + 1]]
@@ -219,20 +252,6 @@ def _longest_fit(text: str, count_tokens: Callable[[str], int], max_tokens: int)
         else:
             high = middle - 1
     return low
-
-
-def write_vectors(rows: SegmentRows, *, directory: Path, cache: VectorCache, suffix: str) -> dict[str, PartInfo]:
-    """The parts of all vector lists of one segment, under file names of their own generation."""
-    parts = PartWriter(directory, folder=rows.info.id, suffix=suffix)
-    for name, collected in rows.lists.items():
-        write_list(parts, name, collected, cache)
-    parts.sync()
-    return parts.parts
-
-
-def write_list(parts: PartWriter, name: str, rows: ListRows, cache: VectorCache) -> None:
-    hashes = bytes(rows.hashes)
-    parts.add_vectors(name, cache.blocks(hashes), counts=rows.counts, hashes=hashes, dimensions=cache.dimensions)
 
 
 def files_of_segments(

@@ -39,7 +39,7 @@ class FreeEmbedder:
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def _module(number: int, change: str = "") -> str:
+def module_text(number: int, change: str = "") -> str:
     functions = []
     for step in range(10):
         lines = "\n".join(f"    value_{i} = compute_{number}_{step}(order, {i}, 'item {i}')" for i in range(9))
@@ -66,14 +66,15 @@ def _measure(base: Path, files: int, commits: int, embedder: FreeEmbedder) -> li
     from tests.factories import commit_files, make_repo, make_repository
 
     name = f"files-{files}"
-    repo = make_repo(base, {f"d{number // 100}/m{number}.py": _module(number) for number in range(files)}, name=name)
+    modules = {f"d{number // 100}/m{number}.py": module_text(number) for number in range(files)}
+    repo = make_repo(base, modules, name=name)
     repository = make_repository(name, url=str(repo))
     build_now(repository)
     print(f"{name}: {open_index(repository.index_path).chunk_count} chunks")
     costs = []
     for step in range(commits):
         number = (step * 37) % files
-        commit_files(repo, {f"d{number // 100}/m{number}.py": _module(number, f" + {step}")})
+        commit_files(repo, {f"d{number // 100}/m{number}.py": module_text(number, f" + {step}")})
         cpu, written, texts = _cpu_seconds(), _bytes_written(), embedder.texts
         build_now(repository)
         costs.append((_cpu_seconds() - cpu, _bytes_written() - written))

@@ -18,6 +18,7 @@ from indexing.index_format import OpenIndex, open_index, read_manifest, verify
 from indexing.models import Index, Job, Repository
 from indexing.tokenizing import term_hash
 from tests.factories import commit_files, head, make_repo, make_repository
+from tests.indexing.index_contents import contents
 from tests.indexing.stub_embedder import StubEmbedder
 
 pytestmark = pytest.mark.django_db
@@ -336,7 +337,7 @@ def test_it_says_that_the_disk_is_full_and_keeps_the_last_index(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(building, "write_vectors", full)
+    monkeypatch.setattr(vectorising.SegmentVectors, "write", full)
     with pytest.raises(IndexingError, match="The disk is full: .* Make room there, then retry."):
         build_now(repository)
     assert read_manifest(repository.index_path) == before
@@ -389,6 +390,20 @@ def test_it_publishes_a_large_first_index_piece_by_piece(
     build_now(repository)
     assert published == [(1, 0.25), (2, 0.75), (3, 1.0), (3, 1.0)]
     assert _paths(repository) == [b"README.md", b"shop/orders.py", b"shop/stock.py"]
+
+
+def test_it_merges_the_pieces_of_a_large_first_index(
+    repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_now(repository)
+    expected = contents(open_index(repository.index_path))
+    monkeypatch.setattr(collecting, "FIRST_SEGMENT_CHUNKS", 1)
+    monkeypatch.setattr(collecting, "SEGMENT_GROWTH", 1)
+    monkeypatch.setattr("indexing.compacting.MAX_SEGMENTS", 2)
+    build_now(repository, rebuild=True)
+    index = verify(repository.index_path)
+    assert len(index.segments) == 1
+    assert contents(index) == expected
 
 
 def test_it_joins_the_build_that_is_active(repository: Repository) -> None:

@@ -25,13 +25,14 @@ from indexing.index_format import (
 )
 from indexing.index_writing import (
     PartWriter,
-    SegmentWriter,
+    VectorListWriter,
     publish,
     remove_unnamed,
     with_parts,
-    write_replaced_postings,
 )
 from indexing.parsing import Definition, ParsedFile
+from indexing.postings import replace_postings
+from indexing.segment_writing import SegmentWriter
 from indexing.tokenizing import term_hash
 
 BLOB = "0123456789abcdef0123456789abcdef01234567"
@@ -69,9 +70,9 @@ def _segment(directory: Path, paths: list[str], segment_id: str = "s1") -> Segme
     for path in paths:
         writer.add_file(_file(path), _chunked(path.rsplit("/", 1)[-1]), [7, 8])
         for row in ("alpha beta alpha", "beta"):
-            for name in ("code_stems", "code_terms", "descriptions"):
-                writer.terms[name].add(Counter(row.split()))
-        writer.terms["files"].add(Counter(["alpha"]))
+            writer.terms.code.add(row.split())
+            writer.terms.descriptions.add(row.split())
+        writer.terms.files.add(["alpha"])
     return writer.finish()
 
 
@@ -138,7 +139,10 @@ def test_it_reads_vectors_of_a_later_generation(tmp_path: Path) -> None:
     segment = _segment(tmp_path, ["a.py"])
     vectors = np.eye(3, 70, dtype=np.float16) - np.float16(0.5)
     parts = PartWriter(tmp_path, folder="s1", suffix=".2")
-    parts.add_vectors("code", [vectors[:2], vectors[2:]], counts=[1, 2], hashes=bytes(range(48)), dimensions=70)
+    writer = VectorListWriter(parts, "code", dimensions=70)
+    writer.append([1], bytes(range(16)), [vectors[:1]])
+    writer.append([2], bytes(range(16, 48)), [vectors[1:2], vectors[2:]])
+    parts.sync()
     _publish(tmp_path, with_parts(segment, parts.parts), generation=2)
     code = verify(tmp_path).segments[0].vectors("code")
     assert code is not None
@@ -262,14 +266,14 @@ def test_it_says_when_nothing_was_published(tmp_path: Path) -> None:
         open_index(tmp_path)
 
 
-_DOCUMENTS = st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 300), max_size=4), max_size=8)
+_DOCUMENTS = st.lists(st.dictionaries(st.sampled_from("bcdefg"), st.integers(1, 300), max_size=4), max_size=8)
 
 
 def _postings(documents: list[dict[str, int]]) -> Postings:
     with TemporaryDirectory() as folder:
         writer = SegmentWriter(Path(folder), segment_id="s1")
         for document in documents:
-            writer.terms["files"].add(document)
+            writer.terms.files.add(Counter(document).elements())
         postings = Segment(Path(folder, "segments/s1"), writer.finish()).postings("files")
         assert postings is not None
         return postings
@@ -279,7 +283,7 @@ def _postings(documents: list[dict[str, int]]) -> Postings:
 @given(_DOCUMENTS)
 def test_it_finds_each_term_in_the_rows_that_have_it(documents: list[dict[str, int]]) -> None:
     postings = _postings(documents)
-    for term in "abcdef":
+    for term in "bcdefg":
         rows, freqs = postings.find(term_hash(term))
         expected = {row: min(document[term], 255) for row, document in enumerate(documents) if term in document}
         assert dict(zip(rows.tolist(), freqs.tolist(), strict=True)) == expected
@@ -288,14 +292,16 @@ def test_it_finds_each_term_in_the_rows_that_have_it(documents: list[dict[str, i
 
 
 @settings(max_examples=6, deadline=None)
-@given(_DOCUMENTS, st.dictionaries(st.integers(0, 7), st.dictionaries(st.sampled_from("abcxyz"), st.integers(1, 3))))
+@given(_DOCUMENTS, st.dictionaries(st.integers(0, 7), st.dictionaries(st.sampled_from("bcdxyz"), st.integers(1, 3))))
 def test_it_replaces_rows_as_if_they_had_been_so_from_the_start(
     documents: list[dict[str, int]], replaced: dict[int, dict[str, int]]
 ) -> None:
     replaced = {row: terms for row, terms in replaced.items() if row < len(documents)}
     with TemporaryDirectory() as folder:
         parts = PartWriter(Path(folder), folder="s2")
-        write_replaced_postings(parts, "files", _postings(documents), replaced)
+        words = {row: list(Counter(terms).elements()) for row, terms in replaced.items()}
+        replace_postings(parts, "files", _postings(documents), words)
+        parts.sync()
         found = Segment(parts.path, SegmentInfo("s2", 0, 0, (), (), (), parts.parts)).postings("files")
         expected = _postings([replaced.get(row, document) for row, document in enumerate(documents)])
         assert found is not None

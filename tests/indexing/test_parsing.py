@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -249,3 +251,17 @@ def test_it_sees_through_macros_around_a_namespace() -> None:
     assert names == ["Box", "Box.size"]
     [enum] = parse(b"enum Kind\n{\n  FIRST,\nLIST_END\n};\n", "c").parsed.definitions
     assert enum.name == "Kind"
+
+
+def test_it_keeps_no_text_in_memory() -> None:
+    text = b"def total():\n    return 1\n" * 2_000
+    parse(text, "python")
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            parse(text, "python")
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < len(text)

@@ -254,6 +254,9 @@ def test_it_equals_a_clean_build_after_any_changes(
     repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("indexing.compacting.MAX_SEGMENTS", 2)
+    monkeypatch.setattr("indexing.compacting.BLOCK_ROWS", 3)
+    monkeypatch.setattr("indexing.postings.SLICE_ITEMS", 5)
+    monkeypatch.setattr("indexing.vectorising.WINDOW_CHUNKS", 4)
     rng = random.Random(7)
     for step in range(6):
         change: dict[str, str | bytes | None] = {}
@@ -306,7 +309,7 @@ def test_it_starts_over_when_a_kill_came_between_the_index_and_its_row(
     _assert_like_a_clean_build(repository, repo)
 
 
-@pytest.mark.parametrize("place", ["kept_segments", "write_vectors", "compact", "publish"])
+@pytest.mark.parametrize("place", ["kept_segments", "collect", "compact", "publish"])
 def test_it_goes_on_after_a_kill_anywhere(
     repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -449,10 +452,10 @@ def test_it_shows_progress_over_the_whole_repository(
     seen: list[tuple[int, int]] = []
     real = Vectoriser.vectorise
 
-    def vectorise(self: Vectoriser, *arguments: Any) -> Any:
+    def vectorise(self: Vectoriser, *arguments: Any, **named: Any) -> Any:
         index = Index.objects.latest("pk")
         seen.append((index.chunks_done, index.chunks_known))
-        return real(self, *arguments)
+        return real(self, *arguments, **named)
 
     monkeypatch.setattr(Vectoriser, "vectorise", vectorise)
     total = open_index(repository.index_path).chunk_count
