@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
@@ -32,6 +33,7 @@ def interface(request: HttpRequest) -> dict[str, Any]:  # Any: a template contex
         "sidebar_conversations": SimpleLazyObject(lambda: conversation_groups(request, "")),
         "sidebar_repositories": SimpleLazyObject(lambda: _repositories(request)),
         "slack_configured": slack.configured(),
+        "single_sign_on": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
         "model_place": SimpleLazyObject(lambda: llm.model_place() if llm.configured() else None),
     }
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import os
+import re
 import secrets
 from pathlib import Path
 from wsgiref.headers import Headers
@@ -74,6 +76,17 @@ def _checked_keys(name: str, keys: list[str]) -> list[str]:
                 f"Key {number} of {name} is not valid; make one with manage.py rotate_credentials --new-key"
             )
     return keys
+
+
+def _checked_issuer(name: str, issuer: str) -> str:
+    """Tokens of the provider are believed because they come over TLS from it."""
+    if issuer and not re.match(r"https://|http://(localhost|127\.0\.0\.1)[:/]", issuer):
+        raise ImproperlyConfigured(f"{name} is {issuer!r}; it has to begin with https://")
+    if issuer and importlib.util.find_spec("allauth") is None:
+        raise ImproperlyConfigured(
+            f"{name} needs an extra that is not installed: pip install 'codebase-assistant[oidc]'"
+        )
+    return issuer
 
 
 def _secret_key(data_dir: Path) -> str:
@@ -201,6 +214,32 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+# Sign-in by OpenID Connect, with the extra `oidc`. Without an issuer none of it is loaded.
+OIDC_ISSUER = _checked_issuer("OIDC_ISSUER", _text("OIDC_ISSUER"))
+OIDC_NAME = _text("OIDC_NAME", "single sign-on")
+OIDC_ALLOWED_DOMAINS = _list("OIDC_ALLOWED_DOMAINS")  # of verified addresses; empty: whoever the provider lets in
+OIDC_GROUPS_CLAIM = _text("OIDC_GROUPS_CLAIM")  # its names become the person's groups at each sign-in
+_OIDC_CLIENT = {"client_id": _text("OIDC_CLIENT_ID"), "secret": _text("OIDC_CLIENT_SECRET")}
+if OIDC_ISSUER:
+    INSTALLED_APPS += ["allauth", "allauth.account", "allauth.socialaccount"]
+    INSTALLED_APPS += ["allauth.socialaccount.providers.openid_connect"]
+    MIDDLEWARE += ["allauth.account.middleware.AccountMiddleware"]
+    SOCIALACCOUNT_ADAPTER = "assistant.oidc.Adapter"
+    SOCIALACCOUNT_PROVIDERS = {
+        "openid_connect": {
+            "OAUTH_PKCE_ENABLED": True,
+            "SCOPE": ["openid", "profile", "email", *_list("OIDC_EXTRA_SCOPES")],
+            "APPS": [
+                {**_OIDC_CLIENT, "provider_id": "oidc", "name": OIDC_NAME, "settings": {"server_url": OIDC_ISSUER}},
+            ],
+        }
+    }
+    SOCIALACCOUNT_LOGIN_ON_GET = True  # a form would need the provider in the policy's form-action; `state` protects
+    SOCIALACCOUNT_QUERY_EMAIL = False
+    ACCOUNT_EMAIL_VERIFICATION = "none"
+    ACCOUNT_UNIQUE_EMAIL = False  # an address never joins two accounts: whoever sets it at the provider would get both
+    ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS_ONLY else "http"
 
 LANGUAGE_CODE = "en-gb"
 TIME_ZONE = "UTC"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
@@ -22,6 +23,10 @@ from assistant import (
     views,
 )
 from indexing import webhooks
+
+oidc_urls = []
+if settings.OIDC_ISSUER:
+    oidc_urls = [path("sign-in/", include("allauth.socialaccount.providers.openid_connect.urls"))]
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -72,6 +77,7 @@ urlpatterns = [
     path("slack/commands/", slack.receive_command, name="slack_commands"),
     path("slack/interactions/", slack.receive_interaction, name="slack_interactions"),
     path("sign-in/", views.SignIn.as_view(), name="sign_in"),
+    *oidc_urls,
     path("sign-in/<str:token>/", sign_in.use_link, name="sign_in_link"),
     path("sign-out/", LogoutView.as_view(next_page="sign_in"), name="sign_out"),
     path("api/v1/", api.urls),
