@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -195,6 +196,12 @@ class Stack:
         )
         return urllib.request.urlopen(request, timeout=seconds)
 
+    def at(self, url: str) -> Stack:
+        """The same one behind another address, such as that of a proxy."""
+        other = copy.copy(self)
+        other.url = url
+        return other
+
     def add_repository(self, path: Path) -> int:
         return int(self.api("POST", "/repositories", {"source": str(path)})["id"])
 
@@ -204,6 +211,30 @@ class Stack:
     def index_state(self, repository_id: int) -> str:
         latest = self.api("GET", f"/repositories/{repository_id}/status")["latest"]
         return str(latest["status"]) if latest else ""
+
+
+@contextmanager
+def nginx(stack: Stack) -> Iterator[str]:
+    """The address of an nginx with the configuration that operators get, in front of the stack's web server."""
+    port, folder = free_port(), stack.folder / "nginx"
+    folder.mkdir(exist_ok=True)
+    server = (PROJECT / "deploy/nginx.conf.template").read_text()
+    server = server.replace("${WEB_ADDRESS}", f"127.0.0.1:{stack.port}").replace("${LISTEN}", f"127.0.0.1:{port}")
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    main = f"pid {folder}/pid; error_log {folder}/error.log; worker_rlimit_nofile 4096;\n"
+    main += f"events {{ worker_connections 2048; }}\nhttp {{ access_log off; {temporary}\n{server}}}\n"
+    (folder / "nginx.conf").write_text(main)
+    command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        stack.wait_for(lambda: urllib.request.urlopen(f"{url}/healthz", timeout=2).status == 200, seconds=20)
+        yield url
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
 
 
 def free_port() -> int:

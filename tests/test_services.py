@@ -4,6 +4,7 @@ TEST_BROKER_URL name: what is acknowledged is done once, whoever dies in between
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 import urllib.request
@@ -11,8 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from assistant import answering
 from tests.factories import commit_files, make_repo
-from tests.stack import Stack, chosen_services
+from tests.stack import Stack, chosen_services, nginx
 from tests.stub_llm_server import StubServer, serve
 
 pytestmark = pytest.mark.services
@@ -84,6 +86,26 @@ def test_it_serves_many_streams_with_few_connections(stack: Stack, model: StubSe
     for thread in threads:
         thread.join(60)
     assert ended == ["done"] * STREAMS
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+def test_it_streams_through_nginx_without_holding_anything_back(
+    stack: Stack, model: StubServer, repository: int
+) -> None:
+    model.script, model.pause_seconds = [(200, {}, "Signed [1]. WAIT and done.")], 0.2
+    model.go_on.clear()
+    model.hang_seconds = 3.0
+    seen: list[tuple[float, bytes]] = []
+    headers = {"Accept": "text/event-stream"}
+    with nginx(stack) as url, stack.at(url).open("POST", "/ask", {"question": "Signed?"}, headers=headers) as response:
+        for line in response:
+            if line.startswith(b"event:"):
+                seen.append((time.monotonic(), line.split()[1]))
+        assert response.headers["X-Request-ID"]
+    first_text = next(at for at, name in seen if name == b"text")
+    done = next(at for at, name in seen if name == b"done")
+    assert done - first_text > 2.0  # the beginning was there while the model still wrote
+    assert answering.HEARTBEAT_SECONDS <= 15
 
 
 def _metrics(stack: Stack) -> str:
