@@ -143,6 +143,8 @@ def visible_trace(message: Message, principal: Principal) -> Json:
         return {}
     listed = {item["repository_id"] for item in _trace_items(trace)}
     readable = _readable(principal, listed)
+    if "history" in trace and not _may_read_all_before(message, principal):
+        trace = {name: part for name, part in trace.items() if name != "history"}
     if listed <= readable:
         return trace
     return {
@@ -164,6 +166,12 @@ def history(message: Message, principal: Principal) -> tuple[Turn, ...]:
     )
     sources = evidence_of(earlier, principal)
     return tuple((turn.question, "" if citations.withheld(sources[turn.pk]) else turn.answer) for turn in earlier)
+
+
+def _may_read_all_before(message: Message, principal: Principal) -> bool:
+    """A summary of earlier turns tells of the code that they were about."""
+    earlier = list(Message.objects.filter(conversation=message.conversation_id, position__lt=message.position))
+    return not any(citations.withheld(sources) for sources in evidence_of(earlier, principal).values())
 
 
 def scope_of(message: Message) -> Scope:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from assistant.sentences import ENGLISH, Sentences
 from indexing.tokenizing import STOP_WORDS, stems, terms
 from search.results import Hit, Trace
 
 LABEL = "No language model is set up, so these are ranked passages without a written answer."
 RANKED_ONLY = "These are ranked passages without a written answer."
-NO_REPOSITORY = "There is no indexed repository to search yet. Add one under Repositories, then ask again."
-NOT_FOUND = "I did not find this in the indexed code."
 
 # Words of a question that say nothing about its subject, beside the stop words.
 _ASKING = frozenset("code find show explain tell give work works implement implemented handle handled use used".split())
@@ -57,21 +56,22 @@ def missing_names(question: str, hits: Sequence[Hit], texts: Sequence[str]) -> l
     return names if not any(known & set(stems(terms(name))) for name in names) else []
 
 
-def not_found(names: Sequence[str]) -> str:
+def not_found(names: Sequence[str], said: Sentences = ENGLISH) -> str:
     if not names:
-        return NOT_FOUND
-    listed = " or ".join(code_span(name) for name in names)
-    return f"I did not find this in the indexed code: none of the passages that came closest mentions {listed}."
+        return said.not_found
+    return said.not_mentioned.format(names=f" {said.either} ".join(code_span(name) for name in names))
 
 
-def looked(trace: Trace, *, minimum_cosine: float) -> str:
+def looked(trace: Trace, *, minimum_cosine: float, said: Sentences = ENGLISH) -> str:
     """Where the search looked and how near it came."""
-    repositories = f"{len(trace.repositories)} of {_count(trace.readable_repositories, 'repository', 'repositories')}"
-    passages = _count(len(trace.candidates), "passage", "passages")
+    readable, passages = str(trace.readable_repositories), str(len(trace.candidates))
+    if said is ENGLISH:
+        readable = _count(trace.readable_repositories, "repository", "repositories")
+        passages = _count(len(trace.candidates), "passage", "passages")
+    where = said.looked.format(chosen=len(trace.repositories), readable=readable, passages=passages)
     cosines = [hit.cosine for hit in trace.candidates if hit.cosine is not None]
-    if not cosines:
-        return f"Looked in {repositories}, {passages}."
-    return f"Looked in {repositories}, {passages}, best score {max(cosines):.2f} ({minimum_cosine:.2f} needed)."
+    best = said.best.format(best=f"{max(cosines):.2f}", needed=f"{minimum_cosine:.2f}") if cosines else ""
+    return where + best + said.end
 
 
 def code_span(text: str) -> str:

@@ -79,6 +79,7 @@ class Prompt:
     dropped: tuple[int, ...]  # numbers left out because they did not fit
     tokens: int  # estimate, without the answer
     notices: tuple[str, ...]  # what was shortened, as sentences
+    forgotten: int = 0  # earlier turns that did not fit
 
 
 def build(
@@ -91,11 +92,12 @@ def build(
     context_tokens: int,
     answer_tokens: int,
     written: str = "",
+    summary: str = "",
     count_tokens: Callable[[str], int] = estimate_tokens,
 ) -> Prompt:
     """`passages` best first; `mark` is random and made for this request. Fits any context of 1,500 tokens or more.
 
-    `written`: the beginning of the answer, for a model that goes on with it.
+    `written`: the beginning of the answer, for a model that goes on with it. `summary`: of the turns that do not fit.
     """
     instructions = f"{_RULES.format(mark=mark)}\n- {_MODES.get(mode, _MODES['explain'])}"
     room = context_tokens - answer_room(context_tokens, answer_tokens) - count_tokens(instructions) - 3 * MESSAGE_TOKENS
@@ -103,10 +105,12 @@ def build(
     room -= count_tokens(asked)
     begun = _end_of(written, int(room * WRITTEN_SHARE), count_tokens)
     room -= sum(count_tokens(text) + MESSAGE_TOKENS for text in (begun, GO_ON)) if begun else 0
-    turns = _recent_turns(history, int(room * HISTORY_SHARE), count_tokens)
-    room -= sum(_turn_tokens(turn, count_tokens) for turn in turns)
+    summed_up = _fenced_summary(summary, mark)
+    history_room = int(room * HISTORY_SHARE) - count_tokens(summed_up)
+    turns = _recent_turns(history, history_room, count_tokens)
+    room -= sum(_turn_tokens(turn, count_tokens) for turn in turns) + count_tokens(summed_up)
     blocks = _fitting_blocks(passages, mark, room, count_tokens)
-    messages = _messages(instructions, turns, _best_at_both_ends(blocks), asked)
+    messages = _messages(instructions, turns, _best_at_both_ends(blocks), asked, summed_up)
     if begun:
         messages += ({"role": "assistant", "content": begun}, {"role": "user", "content": GO_ON})
     return Prompt(
@@ -114,7 +118,8 @@ def build(
         used=tuple(passage.number for passage in passages[: len(blocks)]),
         dropped=tuple(passage.number for passage in passages[len(blocks) :]),
         tokens=sum(count_tokens(message["content"]) + MESSAGE_TOKENS for message in messages),
-        notices=_notices(question, asked, len(passages) - len(blocks), len(history) - len(turns)),
+        notices=_notices(question, asked, len(passages) - len(blocks), 0 if summary else len(history) - len(turns)),
+        forgotten=len(history) - len(turns),
     )
 
 
@@ -139,6 +144,15 @@ def _end_of(written: str, tokens: int, count_tokens: Callable[[str], int]) -> st
     while text and (used := count_tokens(text)) > max(tokens, 1):
         text = text[len(text) - int(len(text) * max(tokens, 1) / used * 0.95) :]
     return text
+
+
+def _fenced_summary(summary: str, mark: str) -> str:
+    """It was made from answers, and those from repositories: data, like passages."""
+    return (
+        f"The conversation before this, summarised:\n<<<{mark} 0\n{mask_secrets(summary)}\n{mark}>>>\n\n"
+        if summary
+        else ""
+    )
 
 
 def _recent_turns(history: Sequence[Turn], tokens: int, count_tokens: Callable[[str], int]) -> list[Turn]:
@@ -199,14 +213,14 @@ def _best_at_both_ends(blocks: Sequence[str]) -> list[str]:
 
 
 def _messages(
-    instructions: str, turns: Sequence[Turn], blocks: Sequence[str], question: str
+    instructions: str, turns: Sequence[Turn], blocks: Sequence[str], question: str, summed_up: str
 ) -> tuple[dict[str, str], ...]:
     messages = [{"role": "system", "content": instructions}]
     for asked, answered in turns:
         messages.append({"role": "user", "content": asked})
         messages.append({"role": "assistant", "content": answered or "(not available)"})
     passages = "".join(blocks) if blocks else "(no passages)\n"
-    messages.append({"role": "user", "content": f"Passages:\n{passages}\nQuestion: {question}"})
+    messages.append({"role": "user", "content": f"{summed_up}Passages:\n{passages}\nQuestion: {question}"})
     return tuple(messages)
 
 

@@ -28,6 +28,7 @@ _LABELS = {
     "rank": "Fuse, rescore",
     "rerank": "Re-rank",
     "read": "Read blobs",
+    "summarise": "Summarise",
     "first_token": "First token",
     "write": "Write",
 }

@@ -22,6 +22,8 @@ from django.db import connections
 from assistant import citations, conversations, extractive, prompts
 from assistant.citations import Mentions, Place
 from assistant.conversations import Json, Turn
+from assistant.sentences import ENGLISH, sentences_for
+from assistant.summarising import summarise
 from assistant.threads import in_thread
 from indexing import llm
 from indexing.access import Principal
@@ -99,12 +101,12 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """What a model writes from. `looked`: where the search looked, for an answer that cites nothing."""
+    """What a model writes from. `looked`: what is said of an answer that cites nothing, and where the search looked."""
 
     hits: tuple[Hit, ...]
     texts: tuple[str, ...]
     trace: Json
-    looked: str = ""
+    looked: str = ENGLISH.nothing_cited
 
 
 async def write(ask: Ask) -> AsyncGenerator[Step, None]:
@@ -187,18 +189,20 @@ async def _written(ask: Ask, found: _Found, trace: Json, started: float) -> Asyn
     minimum = settings.SEARCH_MINIMUM_COSINE
     names = [] if llm.configured() else extractive.missing_names(ask.question, found.hits, found.texts)
     asked = f"{ask.question} {found.result.trace.plan.english_query}"
+    said = sentences_for(ask.question)
+    looked = extractive.looked(found.result.trace, minimum_cosine=minimum, said=said)
     if names or not extractive.is_supported(asked, found.hits, found.texts, minimum_cosine=minimum):
         nothing = found.result.trace.readable_repositories == 0
-        yield Text(extractive.NO_REPOSITORY if nothing else extractive.not_found(names))
+        yield Text(said.no_repository if nothing else extractive.not_found(names, said))
         if not nothing:
-            yield Notice(extractive.looked(found.result.trace, minimum_cosine=minimum))
+            yield Notice(looked)
         yield Answer(Mentions((), ()), await verified_numbers(found.hits), trace, finish_reason="not_found")
     elif not llm.configured():
         yield Notice(extractive.LABEL)
         async for step in _ranked(found.hits, trace):
             yield step
     else:
-        looked = extractive.looked(found.result.trace, minimum_cosine=minimum)
+        looked = f"{said.nothing_cited} {looked}"
         writing = _modelled(ask, _Material(found.hits, found.texts, trace, looked), started)
         async with contextlib.aclosing(writing):
             async for step in writing:
@@ -219,6 +223,14 @@ async def _modelled(ask: Ask, material: _Material, started: float) -> AsyncGener
     """The model's text as it comes. A model that fails before its first word is replaced by ranked passages."""
     hits, trace = material.hits, material.trace
     prompt = _prompt(ask, hits, material.texts)
+    if prompt.forgotten:
+        clock = _WritingClock(trace, started)
+        yield clock.begin("summarise")
+        summary = await in_thread(_summary, ask, prompt.forgotten)
+        yield clock.end("summarise", failed=not summary)
+        if summary:
+            prompt = _prompt(ask, hits, material.texts, summary)
+            trace["history"] = {"turns": prompt.forgotten, "summary": summary}
     for notice in prompt.notices:
         yield Notice(notice)
     clock = _WritingClock(trace, started)
@@ -259,7 +271,12 @@ async def _modelled(ask: Ask, material: _Material, started: float) -> AsyncGener
     yield Answer(mentions, verified, trace, llm.model_name(), finish_reason, error_text)
 
 
-def _prompt(ask: Ask, hits: Sequence[Hit], texts: Sequence[str]) -> prompts.Prompt:
+def _summary(ask: Ask, forgotten: int) -> str:
+    connections.close_all()  # the model may take a while
+    return summarise(ask.history[:forgotten], user_id=ask.principal.user_id)
+
+
+def _prompt(ask: Ask, hits: Sequence[Hit], texts: Sequence[str], summary: str = "") -> prompts.Prompt:
     passages = [
         prompts.Passage(
             number, hit.repository, hit.display_path, hit.start_line, hit.end_line, hit.symbol, hit.language, text
@@ -275,11 +292,12 @@ def _prompt(ask: Ask, hits: Sequence[Hit], texts: Sequence[str]) -> prompts.Prom
         context_tokens=settings.LLM_CONTEXT_TOKENS,
         answer_tokens=settings.LLM_MAX_ANSWER_TOKENS,
         written=ask.written,
+        summary=summary,
     )
 
 
 class _WritingClock:
-    """The two stages that the model's writing adds to the trace."""
+    """The stages that the model's writing, and what comes before it, add to the trace."""
 
     def __init__(self, trace: Json, started: float) -> None:
         self._stages: list[Json] = trace["stages"]
@@ -287,16 +305,16 @@ class _WritingClock:
         self._begun = time.perf_counter()
         self._first: float | None = None
 
-    def begin(self) -> Stage:
-        return Stage("write", 0, self._offset(self._begun), llm=True, state="now")
+    def begin(self, name: str = "write") -> Stage:
+        return Stage(name, 0, self._offset(self._begun), llm=True, state="now")
 
     def wrote(self) -> None:
         if self._first is None:
             self._first = time.perf_counter()
             self._add("first_token", self._begun, self._first)
 
-    def end(self, *, failed: bool) -> Stage:
-        return self._add("write", self._first or self._begun, time.perf_counter(), "failed" if failed else "done")
+    def end(self, name: str = "write", *, failed: bool) -> Stage:
+        return self._add(name, self._first or self._begun, time.perf_counter(), "failed" if failed else "done")
 
     def _add(self, name: str, begun: float, ended: float, state: str = "done") -> Stage:
         stage = Stage(name, round((ended - begun) * 1000, 1), self._offset(begun), llm=True, state=state)
@@ -310,7 +328,7 @@ class _WritingClock:
 def _afterthoughts(looked: str, mentions: Mentions, verified: Sequence[int], finish_reason: str) -> list[str]:
     notices = _doubts(mentions, verified)
     if not mentions.cited:
-        notices.append(f"This answer cites no passage, so nothing in it could be verified. {looked}".rstrip())
+        notices.append(looked)
     if finish_reason == "length":
         notices.append(f"The answer reached the length limit of {llm.model_name()}.")
     return notices
