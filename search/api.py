@@ -65,6 +65,7 @@ class HitOut(Schema):
     start_line: int
     end_line: int
     score: float = Field(description="Higher is better; comparable within one answer only")
+    copies: int = Field(1, description="In how many places this very code was found; one of them is given")
     url: str = Field(description="The code viewer's page")
     snippet: str = ""
 
@@ -155,6 +156,7 @@ def _hit_out(request: HttpRequest, hit: Hit, snippet: str) -> HitOut:
         start_line=hit.start_line,
         end_line=hit.end_line,
         score=hit.score,
+        copies=hit.copies,
         url=request.build_absolute_uri(url),
         snippet=snippet,
     )

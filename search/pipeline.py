@@ -7,10 +7,11 @@ that can fail has a fallback that is noted in the trace; only an empty question 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from time import perf_counter
 
 import numpy as np
@@ -24,12 +25,13 @@ from indexing.context import shorten_path
 from indexing.errors import EmbeddingError, VectorsUnavailable
 from indexing.index_format import ModelInfo
 from search import catalogue
+from search.copies import Copies
 from search.corpus import Corpus, Source
 from search.errors import EmptyQuestion
 from search.grep import Pattern, grep, read_pattern
 from search.placing import place_frames
 from search.planning import Turn, basic_plan, plan
-from search.ranking import rank
+from search.ranking import Ranked, rank
 from search.readable import Library, open_chosen, readable
 from search.repo_selection import choose
 from search.reranking import rerank
@@ -252,11 +254,9 @@ def _rank_with(
     begun = clock.begin("rank")
     wanted = max(limit, settings.RERANK_CANDIDATES)
     ranked = rank(corpus, pool, queries, limit=2 * wanted)
-    places = [(int(position), float(ranked.scores[position])) for position in ranked.order]
-    hits = _collapse_copies([hit_at(corpus, pool, position, score) for position, score in places])
-    hits = [hit for hit in hits if _is_relevant(hit) and _in_languages(hit, scope)]
+    hits = tuple(islice(_hits(corpus, pool, ranked, scope), wanted))
     clock.end("rank", begun)
-    return _RankedHits(tuple(hits[:wanted]), chosen.choices, tuple(sources))
+    return _RankedHits(hits, chosen.choices, tuple(sources))
 
 
 def make_queries(
@@ -330,10 +330,20 @@ def _without_repository_names(queries: Sequence[Query], chosen: Sequence[Source]
     ]
 
 
-def hit_at(corpus: Corpus, pool: Pool, position: int, score: float) -> tuple[Hit, int]:
-    """The hit, and the hash of its content that identical copies share."""
+def _hits(corpus: Corpus, pool: Pool, ranked: Ranked, scope: Scope) -> Iterator[Hit]:
+    """Best first. Identical code is one hit, where it ranked best, with the number of places it is in."""
+    copies = Copies(corpus, pool)
+    for position in ranked.order.tolist():
+        if (shown := copies.take(position)) is None:
+            continue
+        hit = replace(hit_at(corpus, pool, shown.position, float(ranked.scores[position])), copies=shown.places)
+        if _is_relevant(hit) and _in_languages(hit, scope):
+            yield hit
+
+
+def hit_at(corpus: Corpus, pool: Pool, position: int, score: float) -> Hit:
     source, record = corpus.record(int(pool.chunks[position]))
-    hit = Hit(
+    return Hit(
         repository_id=source.repository_id,
         repository=source.name,
         commit=source.index.manifest.commit,
@@ -352,7 +362,6 @@ def hit_at(corpus: Corpus, pool: Pool, position: int, score: float) -> tuple[Hit
         cosine=_best_cosine(pool, position),
         description=record.description,
     )
-    return hit, record.content_hash
 
 
 def _legs(pool: Pool, position: int) -> dict[str, float]:
@@ -370,15 +379,6 @@ def _legs(pool: Pool, position: int) -> dict[str, float]:
 def _best_cosine(pool: Pool, position: int) -> float | None:
     values = [float(scores[position]) for (_, name), scores in pool.chunk_lists.items() if name.startswith("vectors.")]
     return round(max(values), 4) if values else None
-
-
-def _collapse_copies(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
-    """Identical code is shown once, where it ranked best, with the number of places it is in."""
-    kept: dict[int, Hit] = {}
-    for hit, content_hash in hits:
-        first = kept.get(content_hash)
-        kept[content_hash] = hit if first is None else replace(first, copies=first.copies + 1)
-    return list(kept.values())
 
 
 def _is_relevant(hit: Hit) -> bool:

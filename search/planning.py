@@ -31,8 +31,11 @@ MAX_TURN_CHARS = 400
 MAX_REPLY_TOKENS = 500
 
 BAD_PLAN = "The model did not return a valid plan, so a basic plan was used. Results may be broader."
-NOT_ENGLISH = "The question is not in English and no language model is set up: results rely on names in it."
 NOT_ENGLISH_NO_PLAN = "The question is not in English: results rely on names in it."
+NOT_ENGLISH = (
+    f"{NOT_ENGLISH_NO_PLAN} For more, a language model has to plan the search (LLM_MODEL), or a multilingual model has"
+    " to embed the code (EMBEDDING_MODEL)."
+)
 
 
 def basic_plan(question: str, history: Sequence[Turn] = ()) -> QueryPlan:

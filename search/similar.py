@@ -55,7 +55,7 @@ def similar(text: str, language: str, *, principal: Principal, limit: int = 10) 
     scores = pool.chunk_lists["passage", LIST]
     order = np.argsort(-scores, kind="stable")[:limit]
     near = [int(place) for place in order if scores[place] >= settings.SIMILAR_MINIMUM_COSINE]
-    return Similar(tuple(hit_at(corpus, pool, place, float(scores[place]))[0] for place in near), tuple(notices))
+    return Similar(tuple(hit_at(corpus, pool, place, float(scores[place])) for place in near), tuple(notices))
 
 
 def _nearest(library: Library, query: Query, model: ModelInfo) -> list[Readable]:

@@ -94,6 +94,21 @@ def test_it_shows_identical_copies_once(indexed: Indexed) -> None:
     assert [hit.copies for hit in hits] == [2]
 
 
+def test_of_copies_it_shows_the_own_source(indexed: Indexed) -> None:
+    copied = {**SHOP, "deps/shop/orders.py": SHOP["shop/orders.py"]}
+    indexed("acme/app", {"external/orders.py": SHOP["shop/orders.py"]})
+    indexed("acme/shop", copied)
+    hits = [hit for hit in search("cancel_order", principal=OPERATOR).hits if hit.symbol == "cancel_order"]
+    assert [(hit.repository, hit.display_path, hit.copies) for hit in hits] == [("acme/shop", "shop/orders.py", 3)]
+
+
+def test_of_copies_it_shows_that_of_the_golden_repository(indexed: Indexed) -> None:
+    indexed("acme/fork", SHOP)
+    indexed("acme/shop", SHOP, golden=True)
+    hits = [hit for hit in search("cancel_order", principal=OPERATOR).hits if hit.symbol == "cancel_order"]
+    assert [(hit.repository, hit.copies) for hit in hits] == [("acme/shop", 2)]
+
+
 def test_it_searches_by_words_when_the_model_fails(indexed: Indexed, monkeypatch: pytest.MonkeyPatch) -> None:
     indexed("acme/shop", SHOP)
     _break_embedding(monkeypatch)

@@ -13,7 +13,7 @@ from pytest_django import Settings
 from indexing import embedding
 from indexing.building import build_now
 from indexing.models import Repository
-from tests.factories import make_repo, make_repository
+from tests.factories import commit_files, make_repo, make_repository
 from tests.indexing.stub_embedder import StubEmbedder
 
 ORDERS = '''"""Orders."""
@@ -76,6 +76,20 @@ def test_it_counts_facets_over_all_passages_whatever_is_chosen(user_client: Clie
     facets = user_client.get("/search/?q=refund order&language=javascript").context["facets"]
     languages = {entry.value: entry.chosen for entry in facets[1][2]}
     assert languages == {"python": False, "javascript": True, "markdown": False}
+
+
+def test_it_says_what_a_question_in_another_language_needs(user_client: Client, shop: Repository) -> None:
+    response = user_client.get("/search/", {"q": "Wo wird cancel_order aufgerufen und warum nicht früher?"})
+    assert "a multilingual model has to embed the code (EMBEDDING_MODEL)" in response.content.decode()
+    assert response.context["files"][0].name == "orders.py"
+
+
+def test_it_shows_identical_code_once_with_a_count(user_client: Client, user: User, shop: Repository) -> None:
+    commit_files(Path(shop.mirror.url), {"old/orders.py": ORDERS})
+    build_now(shop)
+    response = user_client.get("/search/?q=cancel_order")
+    assert [file.folder for file in response.context["files"] if file.name == "orders.py"] == ["shop"]
+    assert "2 identical copies" in response.content.decode()
 
 
 def test_it_orders_by_path(user_client: Client, shop: Repository) -> None:
