@@ -59,7 +59,8 @@ lint: .venv/.dev-stamp
 	find templates -name '*.html' -exec .venv/bin/djade --check --target-version 5.2 {} +
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-logo
-	$(PY) manage.py check --fail-level WARNING
+	.venv/bin/bandit --quiet --configfile pyproject.toml --recursive indexing search assistant
+	HTTPS_ONLY=true HSTS_SECONDS=31536000 $(PY) manage.py check --deploy --fail-level WARNING
 	$(PY) manage.py makemigrations --check --dry-run
 
 .venv/.run-stamp: pyproject.toml | .venv/bin/python

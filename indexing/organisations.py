@@ -30,6 +30,7 @@ from indexing.git import allowed_source
 from indexing.hosting_api import HostedRepository
 from indexing.models import Job, Organisation, Repository
 from indexing.queueing import in_line
+from indexing.sources import parse_source
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
@@ -171,7 +172,7 @@ def _gone(
 
 def _follow(organisation: Organisation, repository: Repository, hosted: HostedRepository, outcome: Outcome) -> None:
     """What became public there stays as private as it is: that is for people to change."""
-    url, mirror_id = hosted.url.removesuffix(".git"), repository.mirror_id
+    url, mirror_id = parse_source(hosted.url, from_staff=False).url, repository.mirror_id
     if repository.mirror.url != url and origin_of(url) == origin_of(repository.mirror.url):
         kept_name = urlsplit(repository.mirror.url).path.strip("/") != repository.name
         outcome.renamed.append(f"{repository.name} -> {hosted.name}")
