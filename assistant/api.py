@@ -120,10 +120,12 @@ LIMIT_HEADERS = {
 def _complete(path: str, method: str, operation: dict[str, Any]) -> None:  # Any: OpenAPI
     given, responses = operation.setdefault("parameters", []), operation["responses"]
     if method == "get":
-        given.append(_parameter("If-None-Match", "An ETag: what has not changed is answered with 304 and no body"))
+        given.append(_parameter("If-None-Match", "ETags: what has not changed is answered with 304 and no body"))
         responses[304] = {"description": "Not Modified"}
     elif method == "post" and path not in idempotency.OWN_KEYS:
-        given.append(_parameter(idempotency.HEADER, "The same key of the same token does it once, for a day"))
+        key = _parameter(idempotency.HEADER, "The same key of the same token does it once, for a day")
+        key["schema"]["maxLength"] = idempotency.MAX_KEY_CHARS
+        given.append(key)
     if "security" in operation:
         headers = {name: {"$ref": f"#/components/headers/{name}"} for name in LIMIT_HEADERS}
         for status, response in responses.items():
@@ -133,8 +135,7 @@ def _complete(path: str, method: str, operation: dict[str, Any]) -> None:  # Any
 
 
 def _parameter(name: str, text: str) -> dict[str, Any]:  # Any: OpenAPI
-    schema = {"type": "string", "maxLength": idempotency.MAX_KEY_CHARS}
-    return {"in": "header", "name": name, "required": False, "schema": schema, "description": text}
+    return {"in": "header", "name": name, "required": False, "schema": {"type": "string"}, "description": text}
 
 
 def _header(text: str) -> dict[str, Any]:  # Any: OpenAPI
