@@ -3,7 +3,9 @@
 # test-services  the tests marked `services` on PostgreSQL with RabbitMQ and on PostgreSQL with Redis
 # test-postgres  all tests but the browser's on PostgreSQL with RabbitMQ
 # milvus a Milvus server in a virtual environment of its own, for the tests marked `milvus`
+# fuzz  many more of the requests that schemathesis makes of the API's description than `test` sends
 # load  drive the real server for minutes: latencies, errors, memory
+# load-api  10,000 searches by 8 clients, and whether the limits of a token hold exactly
 # lint  style, types, import contracts, templates, migrations
 # bench time search against reading the bytes, faiss and NumPy, in one run
 #
@@ -19,10 +21,13 @@ TEST_POSTGRES ?= postgres://postgres@127.0.0.1:5432/tests
 TEST_RABBITMQ ?= amqp://guest:guest@127.0.0.1:5672//
 TEST_REDIS ?= redis://127.0.0.1:6379/9
 
-.PHONY: run test test-services test-postgres milvus load lint bench
+.PHONY: run test test-services test-postgres milvus fuzz load load-api lint bench
 
 run: .venv/.run-stamp
 	@$(PY) manage.py up $(ARGS)
+
+fuzz: .venv/.dev-stamp
+	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-100} $(PY) -m pytest tests/assistant/test_api_fuzz.py $(ARGS)
 
 bench: .venv/.run-stamp
 	@$(PY) manage.py migrate --verbosity 0
@@ -46,6 +51,9 @@ milvus: .venv-milvus/bin/python
 .venv-milvus/bin/python: | .venv/bin/python
 	$(PY) -m venv --clear .venv-milvus
 	.venv-milvus/bin/pip install --quiet 'milvus==2.3.5' 'pymilvus<2.5' 'setuptools<80' 'marshmallow<4'
+
+load-api: .venv/.dev-stamp
+	$(PY) -m tests.api_load $(ARGS)
 
 load: .venv/.dev-stamp
 	$(PY) -m tests.load $(ARGS)
