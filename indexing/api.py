@@ -20,10 +20,11 @@ from indexing.audit import record
 from indexing.building import request_build
 from indexing.credentials import Secret, key_secret, token_secret
 from indexing.errors import InvalidLogin, InvalidSource
-from indexing.forms import choosable_groups, people_named
+from indexing.forms import MAX_FILE_MEGABYTES, choosable_groups, people_named
 from indexing.git import allowed_source
 from indexing.models import Credential, Index, Repository, SkippedFile
 from indexing.paging import MAX_PAGE_SIZE, PAGE_SIZE, page
+from indexing.previewing import fetch_mirror, preview_files
 from indexing.sources import check_ref
 from indexing.status import RepositoryStatus, statuses
 
@@ -39,6 +40,8 @@ def _without_nul(text: str) -> str:
 Text = Annotated[str, AfterValidator(_without_nul)]  # PostgreSQL refuses them in every text
 Cursor = Annotated[str, Query(description="`next_cursor` of the page before", max_length=500)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)]
+FileBytes = Annotated[int, Field(ge=1, le=MAX_FILE_MEGABYTES * 1_000_000)]
+FILE_RULES = "Patterns as in .gitignore, one a line: left out; with `!` indexed whatever else speaks against it"
 
 
 class BuildOut(Schema):
@@ -93,6 +96,8 @@ class RepositoryOut(Schema):
     may_manage: bool = Field(description="Whether this token's person may change and remove it")
     readers: ReadersOut | None = Field(None, description="Besides the owner; only for who may manage it")
     login: LoginOut | None = Field(None, description="Only for who may manage it")
+    file_rules: str | None = Field(None, description=f"{FILE_RULES}. Only for who may manage it")
+    max_file_bytes: int | None = Field(None, description="Larger files are skipped; null is the server's limit")
     created_at: datetime
     status: StatusOut
 
@@ -113,6 +118,19 @@ class SkippedFilePage(Schema):
     next_cursor: str
 
 
+class PreviewOut(Schema):
+    """What an index would hold. Lists hold at most 1,000 files each."""
+
+    commit: str
+    files: int = Field(description="That would be indexed")
+    bytes: int
+    unread: int = Field(description="Of these, how many were judged by name and size alone")
+    languages: dict[str, int]
+    skipped: dict[str, int] = Field(description="Reason to number of files")
+    indexed_paths: list[str]
+    skipped_files: list[SkippedFileOut]
+
+
 class LoginIn(Schema, extra="forbid"):
     """A token or an SSH key of a private repository. Kept encrypted, never given out again."""
 
@@ -129,6 +147,9 @@ class RepositoryIn(Schema, extra="forbid"):
     )
     golden: bool = Field(False, description="Staff only")
     login: LoginIn | None = None
+    file_rules: Text = Field("", max_length=20_000, description=FILE_RULES)
+    max_file_bytes: FileBytes | None = Field(None, description="Larger files are skipped; the server's limit without")
+    index: bool = Field(True, description="False: add it only, to look at a preview first")
 
 
 class RepositoryChange(Schema, extra="forbid"):
@@ -140,6 +161,10 @@ class RepositoryChange(Schema, extra="forbid"):
     people: list[Text] | None = Field(None, max_length=1000, description="User names of all who read it")
     groups: list[Text] | None = Field(None, max_length=1000, description="Names; staff choose any, others their own")
     login: LoginIn | None = Field(None, description="Replaces the present one; `{}` removes it")
+    file_rules: Text | None = Field(None, max_length=20_000, description=FILE_RULES)
+    max_file_bytes: Annotated[int, Field(ge=0, le=MAX_FILE_MEGABYTES * 1_000_000)] | None = Field(
+        None, description="Larger files are skipped; 0 is the server's limit"
+    )
 
 
 @router.get("", response=RepositoryPage, summary="List repositories", operation_id="list_repositories")
@@ -180,7 +205,10 @@ def add_repository(request: HttpRequest, body: RepositoryIn) -> Status[Repositor
         secret=secret,
     )
     record(caller.user, "repository added" if created else "repository asked for again", repository)
-    request_build(repository, user=caller.user)
+    if created:
+        registering.set_file_choice(repository, rules=body.file_rules, max_file_bytes=body.max_file_bytes)
+    if body.index:
+        request_build(repository, user=caller.user)
     (row,) = statuses([repository])
     return Status(201 if created else 200, _repository_out(row, caller))
 
@@ -214,12 +242,22 @@ def update_repository(request: HttpRequest, repository_id: int, body: Repository
         groups=groups,
         choosable=choosable_groups(caller.user),
     )
+    if body.file_rules is not None or body.max_file_bytes is not None:
+        _choose_files(caller, repository, body)
     if changes:
         record(caller.user, "repository changed", repository, ", ".join(changes))
     if readers:
         record(caller.user, "readers changed", repository, readers)
     (row,) = statuses([repository])
     return _repository_out(row, caller)
+
+
+def _choose_files(caller: Caller, repository: Repository, body: RepositoryChange) -> None:
+    limit = repository.max_file_bytes if body.max_file_bytes is None else body.max_file_bytes or None
+    rules = repository.file_rules if body.file_rules is None else body.file_rules
+    if changed := registering.set_file_choice(repository, rules=rules, max_file_bytes=limit):
+        record(caller.user, "files chosen", repository, changed)
+        request_build(repository, user=caller.user)
 
 
 @router.delete(
@@ -265,10 +303,24 @@ def repository_status(request: HttpRequest, repository_id: int) -> StatusOut:
 def skipped_files(
     request: HttpRequest, repository_id: int, cursor: Cursor = "", limit: Limit = PAGE_SIZE
 ) -> SkippedFilePage:
-    index_id = _visible(request, repository_id).current_index_id
-    rows, next_cursor = page(SkippedFile.objects.filter(index_id=index_id or 0), cursor, limit)
+    index = _visible(request, repository_id).current_index
+    rows, next_cursor = page(index.skip_list if index else SkippedFile.objects.none(), cursor, limit)
     items = [SkippedFileOut(path=row.path, reason=row.reason, detail=row.detail) for row in rows]
     return SkippedFilePage(items=items, next_cursor=next_cursor)
+
+
+@router.get(
+    "/{int:repository_id}/preview",
+    response=PreviewOut,
+    summary="Files that would be indexed",
+    operation_id="preview_files",
+)
+def preview(request: HttpRequest, repository_id: int) -> PreviewOut:
+    """As the saved rules say, at the newest commit that was fetched; fetches when nothing was yet."""
+    repository = managed(request, repository_id)
+    fetch_mirror(repository)
+    found = preview_files(repository, rules=repository.file_rules, max_file_bytes=repository.max_file_bytes)
+    return PreviewOut.model_validate(found.as_json())
 
 
 def _secret(login: LoginIn | None) -> Secret | None:
@@ -301,6 +353,8 @@ def _repository_out(row: RepositoryStatus, caller: Caller) -> RepositoryOut:
         may_manage=managed,
         readers=_readers_out(repository) if managed else None,
         login=_login_out(repository.mirror.credential) if managed else None,
+        file_rules=repository.file_rules if managed else None,
+        max_file_bytes=repository.max_file_bytes if managed else None,
         created_at=repository.created_at,
         status=_status_out(row),
     )

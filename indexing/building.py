@@ -370,7 +370,7 @@ class _Build:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             model=None,
             segments=(),
-            chunking=chunking_fingerprint(),
+            chunking=chunking_fingerprint(self.repository),
         )
         return before if can_be_opened(self.directory) else None
 
@@ -383,7 +383,7 @@ class _Build:
         current = self.repository.current_index
         if before is None or current is None or current.pk != before.index_id:
             return None
-        base = published_base(self.directory, before, self.load_embedder().info)
+        base = published_base(self.directory, before, self.load_embedder().info, fingerprint=self.manifest.chunking)
         if base is None:
             return None
         skipped = sum(current.skipped.values())
@@ -440,7 +440,13 @@ class _Build:
         if self.update is not None and not self.update.entries:
             return iter(())
         only = None if self.update is None else self.update.entries
-        return walk(self.mirror_path, self.index.commit, max_file_bytes=settings.MAX_FILE_BYTES, only=only)
+        return walk(
+            self.mirror_path,
+            self.index.commit,
+            max_file_bytes=self.repository.file_limit,
+            only=only,
+            chosen=self.repository.file_rules,
+        )
 
     def _warn_about(self, collected: Collected) -> None:
         for reason, files in collected.fallbacks.most_common():

@@ -1,4 +1,4 @@
-"""The forms that add a repository and that change who reads it and with which login it is fetched.
+"""The forms that add a repository, and that change who reads it, how it is fetched and which files are indexed.
 
 Refuses sources before Git sees them; connects to nothing. What is typed as a login is never shown again.
 """
@@ -18,6 +18,7 @@ from indexing.git import allowed_source
 from indexing.models import Organisation, Repository
 from indexing.sources import NO_SOURCE, check_ref
 
+MAX_FILE_MEGABYTES = 50  # of one file, whatever a repository's settings say
 AUTOMATIC = ("", "everyone who can sign in; only you when it needs a login")
 
 
@@ -84,6 +85,29 @@ class AddRepositoryForm(LoginFields):
     def clean_golden(self) -> bool:
         """Golden repositories are preferred for everyone, so only staff choose them."""
         return bool(self.cleaned_data["golden"]) and self.user.is_staff
+
+
+class FilesForm(forms.Form):
+    """Which files of a repository are indexed: patterns as in `.gitignore`, and the largest size."""
+
+    rules = forms.CharField(max_length=20_000, required=False, strip=False, widget=forms.Textarea)
+    max_megabytes = forms.FloatField(
+        min_value=0.001,
+        max_value=MAX_FILE_MEGABYTES,
+        required=False,
+        error_messages={
+            "max_value": f"Files above {MAX_FILE_MEGABYTES} MB are not indexed: they would fill the memory."
+        },
+    )
+
+    def clean_rules(self) -> str:
+        rules = "\n".join(line.rstrip() for line in self.cleaned_data["rules"].splitlines())
+        return rules.strip("\n")
+
+    @property
+    def max_file_bytes(self) -> int | None:
+        megabytes = self.cleaned_data["max_megabytes"]
+        return round(megabytes * 1_000_000) if megabytes else None
 
 
 class RepositorySettingsForm(LoginFields):

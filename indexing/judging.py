@@ -12,9 +12,8 @@ from __future__ import annotations
 import random
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -85,7 +84,10 @@ def judge_chunks(repository: Repository, *, sample: int, on_file: Callable[[int]
     """
     index = repository.current_index
     assert index is not None
-    checked = check_all(repository.mirror.path, index.commit, sample=sample, on_file=on_file)
+    entries = walk(
+        repository.mirror.path, index.commit, max_file_bytes=repository.file_limit, chosen=repository.file_rules
+    )
+    checked = check_all(entries, index.commit, sample=sample, on_file=on_file)
     marked, notice = _judge_sample(checked.sample, repository.pk)
     marks = [row[name] for row in marked for name in MARKS]
     return ChunkReview.objects.create(
@@ -103,20 +105,19 @@ def judge_chunks(repository: Repository, *, sample: int, on_file: Callable[[int]
 
 
 def check_all(
-    git_path: Path,
-    commit: str,
+    entries: Iterable[SourceFile | SkippedEntry],
+    seed: str,
     *,
     on_file: Callable[[int], None],
     sample: int = 0,
     embedder: Embedder | None = None,
 ) -> Checked:
-    """Automatic checks over every file of a commit that is indexed; with an embedder, over the embedded texts as well.
+    """Automatic checks over every file to index; with an embedder, over what is embedded of them as well.
 
-    Raises GitError when the repository cannot be read.
+    The same seed takes the same sample. Raises GitError when the repository that is walked cannot be read.
     """
     checked = Checked()
-    chooser = random.Random(commit)  # noqa: S311 (a sample, not a secret)
-    entries = walk(git_path, commit, max_file_bytes=settings.MAX_FILE_BYTES)
+    chooser = random.Random(seed)  # noqa: S311 (a sample, not a secret)
     for source in (entry for entry in entries if not isinstance(entry, SkippedEntry)):
         for chunk in _check(source, checked, embedder):
             checked.chunks += 1

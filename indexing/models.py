@@ -176,6 +176,12 @@ class Repository(models.Model):
     checked_at = models.DateTimeField(null=True, blank=True, help_text="When the ref was last compared with its source")
     check_error = models.CharField(max_length=500, blank=True, help_text="Why that comparison failed the last time")
     commits_behind = models.PositiveIntegerField(default=0, help_text="Commits that the published index lacks")
+    file_rules = models.TextField(
+        blank=True, max_length=20_000, help_text="Patterns as in .gitignore: left out, with ! indexed anyway"
+    )
+    max_file_bytes = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Larger files are skipped; empty is MAX_FILE_BYTES"
+    )
     webhook_secret = models.CharField(max_length=64, default=new_webhook_secret, editable=False)
     organisation = models.ForeignKey(
         Organisation, null=True, blank=True, on_delete=models.SET_NULL, related_name="repositories"
@@ -201,6 +207,11 @@ class Repository(models.Model):
     @property
     def slug(self) -> str:
         return slugify(self.name.replace("/", "-")) or "repository"
+
+    @property
+    def file_limit(self) -> int:
+        """Bytes above which a file is skipped."""
+        return self.max_file_bytes or settings.MAX_FILE_BYTES
 
     @property
     def index_path(self) -> Path:

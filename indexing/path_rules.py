@@ -1,6 +1,6 @@
-"""What a repository says about its own paths: `.assistantignore` files and the linguist attributes of Git.
+"""What is said about paths: by a repository's settings here, its `.assistantignore` files and its linguist attributes.
 
-Both use gitignore's patterns: nested files, the last match wins, deeper files win over those above. Patterns come
+All use gitignore's patterns: nested files, the last match wins, deeper files win over those above. Patterns come
 from the repository and are hostile: matching is without backtracking over more than one `*`, and their number is
 limited. A translation of whole patterns to regular expressions would take exponential time on `*a*a*a*a*b`.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 IGNORE_NAME = b".assistantignore"
+MODULES_NAME = b".gitmodules"
 ATTRIBUTES_NAME = b".gitattributes"
 MAX_RULES = 2000  # per commit; more is no longer a list that a person keeps
 _MAX_PATTERN_BYTES = 500
@@ -159,9 +160,11 @@ class _AttributeRule:
 
 @dataclass(slots=True)
 class PathRules:
-    """The rules of one commit. Fill with `add_file`, then ask."""
+    """The rules of one commit. Fill with `add_file`, then ask. `chosen` are those of the settings, which win."""
 
     dropped: int = 0
+    chosen: PathRules | None = None
+    submodules: dict[bytes, str] = field(default_factory=dict)  # path -> URL, without a login
     _ignore: dict[_Segments, list[_IgnoreRule]] = field(default_factory=dict)
     _attributes: dict[_Segments, list[_AttributeRule]] = field(default_factory=dict)
     _directory_verdicts: dict[_Segments, bool | None] = field(default_factory=dict)
@@ -173,6 +176,8 @@ class PathRules:
         if name == IGNORE_NAME:
             ignored = [rule for line in lines if (rule := _parse_ignore_line(line))]
             self._ignore[tuple(folder)] = ignored[: self._room_for(len(ignored))]
+        elif path == MODULES_NAME:
+            self.submodules = _parse_modules(content)
         elif name == ATTRIBUTES_NAME:
             stated = [stating for line in lines if (stating := _parse_attribute_line(line))]
             self._attributes[tuple(folder)] = stated[: self._room_for(len(stated))]
@@ -185,6 +190,8 @@ class PathRules:
 
     def is_ignored(self, path: bytes) -> bool | None:
         """True: ignored. False: a `!` pattern brings it back by name. None: no pattern speaks of it."""
+        if self.chosen is not None and (verdict := self.chosen.is_ignored(path)) is not None:
+            return verdict
         if not self._ignore:
             return None
         segments = tuple(path.split(b"/"))
@@ -220,6 +227,24 @@ class PathRules:
                 if name in rule.values and rule.pattern.matches(segments[depth:], is_directory=False):
                     return rule.values[name]
         return None
+
+
+def chosen_rules(text: str) -> PathRules:
+    """Patterns that a person typed for a repository: left out, or with `!` indexed whatever else speaks against it."""
+    rules = PathRules()
+    rules.add_file(IGNORE_NAME, text.encode())
+    return rules
+
+
+def _parse_modules(content: bytes) -> dict[bytes, str]:
+    """`path = lib` and `url = https://...` of each section; a login in a URL is left out."""
+    found: dict[bytes, str] = {}
+    for section in re.split(rb"(?m)^\s*\[", content)[1:]:
+        values = dict(re.findall(rb"(?m)^\s*(path|url)\s*=\s*\"?([^\"\r\n]*?)\"?\s*$", section))
+        if values.get(b"path") and values.get(b"url"):
+            url = values[b"url"].decode("utf-8", "replace")
+            found[values[b"path"]] = re.sub(r"//[^/@\s]*@", "//", url)
+    return found
 
 
 def _parse_ignore_line(line: bytes) -> _IgnoreRule | None:

@@ -99,7 +99,7 @@ def _is_outdated(repository: Repository) -> bool:
     manifest = usable_manifest(repository.index_path)
     if manifest is None or manifest.model is None:
         return True
-    return manifest.chunking != chunking_fingerprint() or not configured_model(manifest.model)
+    return manifest.chunking != chunking_fingerprint(repository) or not configured_model(manifest.model)
 
 
 def request_repair(repository: Repository) -> Index | None:

@@ -125,6 +125,15 @@ def set_readers(
     return ", ".join(said)
 
 
+def set_file_choice(repository: Repository, *, rules: str, max_file_bytes: int | None) -> str:
+    """Which files are indexed from the next build on; returns what that changed, in words."""
+    said = ["file rules"] if rules != repository.file_rules else []
+    said += ["largest file"] if max_file_bytes != repository.max_file_bytes else []
+    repository.file_rules, repository.max_file_bytes = rules, max_file_bytes
+    repository.save(update_fields=["file_rules", "max_file_bytes"])
+    return ", ".join(said)
+
+
 def _difference(before: set[Any], after: set[Any]) -> list[str]:  # Any: people or groups
     added = sorted(f"+{reader}" for reader in after - before)
     return added + sorted(f"-{reader}" for reader in before - after)

@@ -32,6 +32,7 @@ from indexing.index_format import (
     open_index,
 )
 from indexing.index_writing import PartWriter, with_parts
+from indexing.models import Repository
 from indexing.profiling import readme_span
 from indexing.vector_cache import VectorCache
 from indexing.walking import RULE_FILES
@@ -64,9 +65,11 @@ class Update:
         return max(len(self.entries), sum(map(len, self.gone.values())))
 
 
-def published_base(directory: Path, manifest: Manifest | None, model: ModelInfo) -> OpenIndex | None:
+def published_base(
+    directory: Path, manifest: Manifest | None, model: ModelInfo, *, fingerprint: str
+) -> OpenIndex | None:
     """The published index, which can be opened, when new segments may stand beside its own; else None."""
-    if manifest is None or manifest.model != model or manifest.chunking != chunking_fingerprint():
+    if manifest is None or manifest.model != model or manifest.chunking != fingerprint:
         return None
     if manifest.coverage.lexical < 1 or not manifest.coverage.vectors:
         return None
@@ -94,11 +97,13 @@ def _fingerprint_of_code() -> bytes:
     return digest.digest()
 
 
-def chunking_fingerprint() -> str:
-    """Over the code, packages and settings that decide how files are cut: no version number to forget."""
+def chunking_fingerprint(repository: Repository) -> str:
+    """Over the code, packages and settings that decide which files are read and how: no version number to forget."""
     digest = hashlib.blake2b(_fingerprint_of_code(), digest_size=16)
     for name in _CUTTING_SETTINGS:
         digest.update(f"{name}={getattr(settings, name)}\n".encode())
+    if repository.file_rules or repository.max_file_bytes:
+        digest.update(f"{repository.max_file_bytes} {repository.file_rules}".encode())
     return digest.hexdigest()
 
 

@@ -23,6 +23,7 @@ urlpatterns = [
     ),
     path("<int:repository_id>/row/", views.repository_row, name="repository_row"),
     path("<int:repository_id>/skipped/", views.skipped_files, name="skipped_files"),
+    path("<int:repository_id>/files/", views.repository_files, name="repository_files"),
     path("<int:repository_id>/update/", views.update_repository, name="update_repository"),
     path("<int:repository_id>/stop/", views.stop_build, name="stop_build"),
     path("<int:repository_id>/golden/", views.set_golden, name="set_golden"),

@@ -5,9 +5,11 @@ Everyone sees what they may read and may ask for an update; the owner and staff 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.paginator import Paginator
@@ -22,9 +24,10 @@ from indexing.access import Principal
 from indexing.audit import record
 from indexing.building import request_build
 from indexing.errors import IndexingError
-from indexing.forms import AddRepositoryForm, RepositorySettingsForm, choosable_groups
+from indexing.forms import AddRepositoryForm, FilesForm, RepositorySettingsForm, choosable_groups
 from indexing.highlighting import drawn
-from indexing.models import Index, Job, Mirror, Repository, RepositoryQuerySet
+from indexing.models import Index, Job, Mirror, Repository, RepositoryQuerySet, SkippedFile
+from indexing.previewing import Preview, fetch_mirror, preview_files
 from indexing.sources import Source
 from indexing.status import RepositoryStatus, statuses
 from indexing.walking import SkipReason
@@ -64,6 +67,8 @@ def add_repository(request: HttpRequest) -> HttpResponse:
         secret=form.cleaned_data["secret"],
     )
     record(request.user, "repository added" if created else "repository asked for again", repository)
+    if "look" in request.POST and _may_manage(request, repository):
+        return redirect("repository_files", repository.pk)
     request_build(repository)
     outcome = "was added" if created else "is here already and is updated"
     messages.success(request, f"{repository.name} {outcome}.")
@@ -93,12 +98,28 @@ def repository_row(request: HttpRequest, repository_id: int) -> HttpResponse:
 
 @require_GET
 def skipped_files(request: HttpRequest, repository_id: int) -> HttpResponse:
-    repository = _visible(request, repository_id)
-    files = repository.current_index.skip_list if repository.current_index else ()
-    labels = dict(SkipReason.choices)
-    shown = files[:SKIPPED_FILES_SHOWN]
-    rows = [(drawn(file.path), labels.get(file.reason, file.reason), file.detail) for file in shown]
-    return render(request, "skipped_files.html", {"repository": repository, "rows": rows})
+    """Counts by reason, and the files of one reason or of all."""
+    repository, reason = _visible(request, repository_id), request.GET.get("reason", "")
+    files = repository.current_index.skip_list if repository.current_index else SkippedFile.objects.none()
+    shown = (files.filter(reason=reason) if reason in SkipReason.values else files)[:SKIPPED_FILES_SHOWN]
+    context = {
+        "repository": repository,
+        "manageable": _may_manage(request, repository),
+        "counts": _counts(repository.current_index.skipped if repository.current_index else {}),
+        "reason": reason,
+        "rows": [(drawn(file.path), _label(file.reason), file.detail) for file in shown],
+    }
+    return render(request, "skipped_files.html", context)
+
+
+def _counts(skipped: Mapping[str, int]) -> list[tuple[str, str, int]]:
+    """(reason, its label, files), most files first."""
+    ordered = sorted(skipped.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [(reason, _label(reason), files) for reason, files in ordered]
+
+
+def _label(reason: str) -> str:
+    return str(dict(SkipReason.choices).get(reason, reason))
 
 
 @require_POST
@@ -139,6 +160,51 @@ def repository_settings(request: HttpRequest, repository_id: int) -> HttpRespons
         return _settings_page(request, repository, form, status=422)
     messages.success(request, f"The settings of {repository.name} were saved.")
     return redirect(f"{_list_url()}#repository-{repository.pk}")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def repository_files(request: HttpRequest, repository_id: int) -> HttpResponse:
+    """Which files are indexed, as the rules say that were saved or are just typed; saving them indexes."""
+    repository = _managed(request, repository_id)
+    if request.method != "POST":
+        megabytes = repository.max_file_bytes / 1_000_000 if repository.max_file_bytes else None
+        return _files_page(request, repository, FilesForm({"rules": repository.file_rules, "max_megabytes": megabytes}))
+    form = FilesForm(request.POST)
+    if not form.is_valid() or "save" not in request.POST:
+        return _files_page(request, repository, form, fetch="fetch" in request.POST)
+    changed = registering.set_file_choice(
+        repository, rules=form.cleaned_data["rules"], max_file_bytes=form.max_file_bytes
+    )
+    if changed:
+        record(request.user, "files chosen", repository, changed)
+    request_build(repository)
+    messages.success(request, f"{repository.name} is being indexed.")
+    return redirect(f"{_list_url()}#repository-{repository.pk}")
+
+
+def _files_page(request: HttpRequest, repository: Repository, form: FilesForm, *, fetch: bool = False) -> HttpResponse:
+    context: dict[str, Any] = {"repository": repository, "form": form, "default_bytes": settings.MAX_FILE_BYTES}
+    try:
+        if fetch:
+            fetch_mirror(repository)
+        if repository.mirror.fetched_at and form.is_valid():
+            rules, limit = form.cleaned_data["rules"], form.max_file_bytes
+            context |= _preview_context(preview_files(repository, rules=rules, max_file_bytes=limit))
+    except IndexingError as error:
+        context["error"] = str(error)
+    return render(request, "repository_files.html", context, status=200 if form.is_valid() else 422)
+
+
+def _preview_context(preview: Preview) -> dict[str, Any]:  # Any: a template context
+    skipped = [(drawn(path), _label(reason), detail) for path, reason, detail in preview.skipped_files]
+    return {
+        "preview": preview,
+        "counts": _counts(preview.skipped),
+        "skipped_total": preview.skipped.total(),
+        "skipped": skipped,
+        "indexed": [drawn(path) for path in preview.indexed_paths],
+        "languages": preview.languages.most_common(12),
+    }
 
 
 def _settings_of(repository: Repository) -> dict[str, Any]:  # Any: a form's data

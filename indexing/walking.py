@@ -19,7 +19,7 @@ from indexing.decoding import decode, decode_source
 from indexing.git import BlobReader, TreeEntry, list_tree, named_blobs
 from indexing.languages import is_openapi, language_of, route_of
 from indexing.offsets import OffsetMap
-from indexing.path_rules import ATTRIBUTES_NAME, IGNORE_NAME, PathRules
+from indexing.path_rules import ATTRIBUTES_NAME, IGNORE_NAME, MODULES_NAME, PathRules, chosen_rules
 
 __all__ = ["RULE_FILES", "SkipReason", "SkippedEntry", "SourceFile", "decode", "source_of", "walk"]
 
@@ -40,7 +40,7 @@ class SkipReason(TextChoices):
     SECRET = "secret", "may hold secrets"  # noqa: S105 (a label)
     ENCODING = "encoding", "unknown text encoding"
     EMPTY = "empty", "empty file"
-    IGNORED = "ignored", "listed in .assistantignore"
+    IGNORED = "ignored", "left out by a rule"
     FAILED = "failed", "could not be read"
 
 
@@ -142,18 +142,24 @@ _HEADER_LINES = 30
 
 
 def walk(
-    mirror_path: Path, commit: str, *, max_file_bytes: int, only: Iterable[TreeEntry] | None = None
+    mirror_path: Path,
+    commit: str,
+    *,
+    max_file_bytes: int,
+    only: Iterable[TreeEntry] | None = None,
+    chosen: str = "",
 ) -> Iterator[SourceFile | SkippedEntry]:
     """Every tracked file of the commit, in Git's path order, either to index or with the reason why not.
 
-    `only` narrows it to some of the commit's files, in the order given.
+    `only` narrows it to some of the commit's files, in the order given. `chosen` are the patterns of the repository's
+    settings, which win over those in the repository.
 
     The repository's `.gitignore` plays no part: it speaks of files that are not tracked, and a file that somebody
     committed in spite of it is part of the code. `.assistantignore` (same patterns) leaves tracked files out, and its
     `!` patterns bring back what would be left out as vendored, generated or minified.
     Raises MissingObject when the mirror lacks the commit or one of its blobs.
     """
-    rules = _read_rules(mirror_path, commit)
+    rules = _read_rules(mirror_path, commit, chosen)
     entries = list_tree(mirror_path, commit) if only is None else iter(only)
     with BlobReader(mirror_path) as blobs:
         while batch := list(islice(entries, _ENTRIES_AT_ONCE)):
@@ -167,6 +173,15 @@ def walk(
                     yield skipped
 
 
+def walk_names(
+    mirror_path: Path, commit: str, *, max_file_bytes: int, chosen: str = ""
+) -> Iterator[TreeEntry | SkippedEntry]:
+    """As `walk`, as far as name, mode and size tell: no file is read."""
+    rules = _read_rules(mirror_path, commit, chosen)
+    for entry in list_tree(mirror_path, commit):
+        yield _skip_unread(entry, rules, max_file_bytes) or entry
+
+
 def source_of(path: bytes, blob_id: str, raw: bytes) -> SourceFile | SkippedEntry:
     """One file, for a viewer: only what may hold secrets or is no text is refused, whatever `walk` thinks of it."""
     if _is_secret_name(path.rpartition(b"/")[2]):
@@ -174,10 +189,10 @@ def source_of(path: bytes, blob_id: str, raw: bytes) -> SourceFile | SkippedEntr
     return _read_text(path, blob_id, raw)
 
 
-def _read_rules(mirror_path: Path, commit: str) -> PathRules:
+def _read_rules(mirror_path: Path, commit: str, chosen: str) -> PathRules:
     """Read first, because a folder's rules also bind files that Git lists before them."""
-    found = list(named_blobs(mirror_path, commit, RULE_FILES))
-    rules = PathRules()
+    found = list(named_blobs(mirror_path, commit, RULE_FILES | {MODULES_NAME}))
+    rules = PathRules(chosen=chosen_rules(chosen) if chosen else None)
     with BlobReader(mirror_path) as blobs:
         contents = blobs.read_many([blob_id for _, blob_id in found], max_bytes=_MAX_RULE_FILE_BYTES)
         for (path, _), (_, content) in zip(found, contents, strict=True):
@@ -196,11 +211,13 @@ def _skip_unread(entry: TreeEntry, rules: PathRules, max_file_bytes: int) -> Ski
     name = entry.path.rpartition(b"/")[2]
     ignored = rules.is_ignored(entry.path)
     if entry.mode == _SUBMODULE_MODE:
-        return skipped(SkipReason.SUBMODULE, "add it as its own repository")
+        url = rules.submodules.get(entry.path)
+        return skipped(SkipReason.SUBMODULE, f"not indexed; add {url or 'it'} as its own repository")
     if entry.mode == _SYMLINK_MODE:
         return skipped(SkipReason.SYMLINK, "what it points to is indexed under its own path")
     if ignored:
-        return skipped(SkipReason.IGNORED)
+        by_choice = rules.chosen is not None and rules.chosen.is_ignored(entry.path)
+        return skipped(SkipReason.IGNORED, "by this repository's settings" if by_choice else "by .assistantignore")
     if _is_secret_name(name):
         return skipped(SkipReason.SECRET, "by its name")
     if ignored is None and (unwanted := _unwanted_by_name(entry.path, name, rules)):

@@ -157,3 +157,26 @@ def test_it_keeps_a_login_and_gives_it_out_to_nobody(api: ApiClient, settings: S
     assert wrong.status_code == 422
     assert "only-for-tests" not in wrong.content.decode()
     assert api.patch(f"/repositories/{repository.pk}", {"login": {}}).json()["login"] is None
+
+
+def test_it_previews_changes_rules_and_indexes(staff: User, tmp_path: Path) -> None:
+    client = ApiClient(staff, [*SCOPES, "admin"])
+    source = str(make_repo(tmp_path, {"src/app.py": "x = 1\n", "vendor/lib.py": "x = 1\n"}))
+    made = client.post("/repositories", {"source": source, "index": False, "max_file_bytes": 5000}).json()
+    seen = client.get(f"/repositories/{made['id']}/preview").json()
+    assert (seen["files"], seen["skipped"], seen["indexed_paths"]) == (1, {"vendored": 1}, ["src/app.py"])
+    assert not Index.objects.exists()
+    changed = client.patch(f"/repositories/{made['id']}", {"file_rules": "!vendor/", "max_file_bytes": 0}).json()
+    assert (changed["file_rules"], changed["max_file_bytes"]) == ("!vendor/", None)
+    assert changed["status"]["latest"]["status"] == "queued"
+    assert client.get(f"/repositories/{made['id']}/preview").json()["files"] == 2
+
+
+def test_it_lists_skipped_files_after_an_update_as_well(api: ApiClient) -> None:
+    repository = make_repository("acme/shop")
+    whole = make_index(repository, current=True)
+    SkippedFile.objects.create(index=whole, path="logo.png", reason="binary")
+    make_index(repository, current=True, skips_of=whole)
+    assert [row["path"] for row in api.get(f"/repositories/{repository.pk}/skipped-files").json()["items"]] == [
+        "logo.png"
+    ]

@@ -130,3 +130,13 @@ def test_it_does_not_verify_what_it_does_not_know() -> None:
     with pytest.raises(CommandError, match="nothing-here") as caught:
         call_command("verify_index", "nothing-here")
     assert caught.value.returncode == 2
+
+
+def test_it_only_says_what_it_would_index_in_a_dry_run(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {"a.py": "x = 1\n", "x.png": b"\x89PNG\x00"}, name="shop")
+    document = _run(str(repo), "--dry-run")
+    assert (document["files"], document["skipped"]) == (1, {"binary": 1})
+    out = StringIO()
+    call_command("index_repository", str(repo), "--dry-run", stdout=out)
+    assert out.getvalue().splitlines()[-1] == "  x.png: binary file (.png file)"
+    assert not Index.objects.exists()

@@ -136,6 +136,8 @@ def test_it_checks_checkouts_that_are_not_indexed(tmp_path: Path) -> None:
     out = StringIO()
     call_command("judge_chunks", path=[tmp_path], stdout=out)
     assert out.getvalue().splitlines()[-1] == "2 checkouts, 2 files, 3 chunks, 0 problems"
+    call_command("judge_chunks", path=[tmp_path], json=True, stdout=(out := StringIO()))
+    assert json.loads(out.getvalue())["checked"]["two"] == {"files": 1, "chunks": 1, "problems": {}, "examples": []}
     assert not ChunkReview.objects.exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexing.path_rules import MAX_RULES, PathRules
+from indexing.path_rules import MAX_RULES, PathRules, chosen_rules
 from tests.factories import git, make_repo
 
 PATHS = [
@@ -117,3 +117,20 @@ def test_it_counts_the_rules_it_does_not_use() -> None:
     rules = PathRules()
     rules.add_file(b".assistantignore", b"*.log\n" * (MAX_RULES + 5))
     assert rules.dropped == 5
+
+
+def test_it_prefers_the_settings_of_the_repository() -> None:
+    rules = PathRules(chosen=chosen_rules("docs/**\n!a.gen.py\n"))
+    rules.add_file(b".assistantignore", b"*.gen.py\n!docs/api.md\nother.py\n")
+    verdicts = [rules.is_ignored(path) for path in (b"a.gen.py", b"docs/api.md", b"b.gen.py", b"other.py", b"x.py")]
+    assert verdicts == [False, True, True, True, None]
+
+
+def test_it_knows_where_submodules_come_from_without_their_login() -> None:
+    rules = PathRules()
+    rules.add_file(
+        b".gitmodules",
+        b'[submodule "lib"]\n\tpath = vendor/lib\n\turl = https://me:q8Zt3LmX@example.org/lib.git\n'
+        b'[submodule "odd"]\n\tpath = odd\n',
+    )
+    assert rules.submodules == {b"vendor/lib": "https://example.org/lib.git"}

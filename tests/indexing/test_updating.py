@@ -215,11 +215,19 @@ def test_it_parses_everything_when_a_change_concerns_most(
 def test_it_parses_everything_when_files_are_cut_otherwise(
     repository: Repository, parsed: list[bytes], settings: Settings
 ) -> None:
-    before = chunking_fingerprint()
+    before = chunking_fingerprint(repository)
     settings.CHUNK_TARGET_CHARS = 200
-    assert chunking_fingerprint() != before
-    assert _update(repository).manifest.chunking == chunking_fingerprint()
+    assert chunking_fingerprint(repository) != before
+    assert _update(repository).manifest.chunking == chunking_fingerprint(repository)
     assert len(parsed) == 9
+
+
+def test_it_reads_other_files_when_the_rules_changed(repository: Repository, parsed: list[bytes]) -> None:
+    repository.file_rules = "pkg/m[0-3].py\n"
+    repository.save()
+    index = _update(repository)
+    assert len(parsed) == 5
+    assert index.manifest.files == 5
 
 
 def test_it_parses_everything_on_request(repository: Repository, parsed: list[bytes]) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.http import HttpResponse
 from django.test import Client
 
-from indexing.models import Index, Job, Mirror, Repository
+from indexing.models import AuditEvent, Index, Job, Mirror, Repository, SkippedFile
+from indexing.previewing import fetch_mirror
 from tests.factories import make_index, make_repo, make_repository
 
 LIST = "/repositories/"
@@ -163,3 +165,75 @@ def test_it_needs_as_many_queries_for_many_repositories_as_for_one(
 def test_it_shows_sums_of_the_server_to_staff_only(staff_client: Client, user_client: Client) -> None:
     assert "This server" in staff_client.get(LIST).content.decode()
     assert "This server" not in user_client.get(LIST).content.decode()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, user: User) -> Repository:
+    """Its mirror is fetched; it is not indexed."""
+    repo = make_repo(tmp_path, {"src/app.py": "x = 1\n", "vendor/lib.py": "x = 1\n"}, name="shop")
+    repository = make_repository("acme/shop", url=str(repo), owner=user)
+    fetch_mirror(repository)
+    return repository
+
+
+def _text(response: HttpResponse) -> str:
+    return " ".join(response.content.decode().split())
+
+
+def test_it_shows_what_would_be_indexed_before_it_is(user_client: Client, shop: Repository) -> None:
+    text = _text(user_client.get(f"{LIST}{shop.pk}/files/"))
+    assert "1 file would be indexed" in text
+    assert "vendor/lib.py" in text
+    assert "In vendor/" not in text
+    assert "in vendor/" in text
+    assert not Index.objects.exists()
+
+
+def test_it_previews_rules_before_it_saves_them(user_client: Client, shop: Repository) -> None:
+    text = _text(user_client.post(f"{LIST}{shop.pk}/files/", {"rules": "!vendor/", "preview": "1"}))
+    assert "2 files would be indexed" in text
+    shop.refresh_from_db()
+    assert (shop.file_rules, Index.objects.count()) == ("", 0)
+
+
+def test_it_saves_rules_and_indexes(user_client: Client, shop: Repository) -> None:
+    sent = {"rules": "!vendor/\r\ndocs/**\r\n", "max_megabytes": "0.5", "save": "1"}
+    response = user_client.post(f"{LIST}{shop.pk}/files/", sent)
+    shop.refresh_from_db()
+    assert response.status_code == 302
+    assert (shop.file_rules, shop.max_file_bytes) == ("!vendor/\ndocs/**", 500_000)
+    assert shop.indexes.get().status == Index.Status.QUEUED
+    assert AuditEvent.objects.get().detail == "file rules, largest file"
+
+
+def test_it_refuses_a_size_that_would_fill_the_memory(user_client: Client, shop: Repository) -> None:
+    response = user_client.post(f"{LIST}{shop.pk}/files/", {"rules": "", "max_megabytes": "900", "save": "1"})
+    assert response.status_code == 422
+    assert "would fill the memory" in response.content.decode()
+
+
+def test_it_adds_a_repository_without_indexing_when_its_files_are_to_be_chosen(
+    staff_client: Client, tmp_path: Path
+) -> None:
+    source = str(make_repo(tmp_path, {"a.py": "x = 1\n"}))
+    response = staff_client.post(f"{LIST}add/", {"source": source, "look": "1"})
+    repository = Repository.objects.get()
+    assert response.url == f"{LIST}{repository.pk}/files/"
+    assert "Fetch and show the files" in staff_client.get(response.url).content.decode()
+    text = _text(staff_client.post(response.url, {"fetch": "1"}))
+    assert "1 file would be indexed" in text
+    assert not Index.objects.exists()
+
+
+def test_it_lists_skipped_files_by_reason(user_client: Client, private: Repository) -> None:
+    index = private.current_index
+    assert index is not None
+    index.skipped = {"binary": 1, "submodule": 1}
+    index.save()
+    SkippedFile.objects.create(index=index, path="logo.png", reason="binary", detail=".png file")
+    SkippedFile.objects.create(index=index, path="lib", reason="submodule", detail="not indexed; add it")
+    everything = user_client.get(f"{LIST}{private.pk}/skipped/").content.decode()
+    assert "Binary file 1" in everything
+    some = user_client.get(f"{LIST}{private.pk}/skipped/?reason=submodule").content.decode()
+    assert "not indexed; add it" in some
+    assert "logo.png" not in some

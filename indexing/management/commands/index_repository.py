@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from argparse import ArgumentParser
@@ -14,7 +15,8 @@ from indexing.building import build_now
 from indexing.errors import IndexingError, InvalidSource, NotARepository, UnknownRef
 from indexing.index_format import Coverage
 from indexing.index_writing import usable_manifest
-from indexing.models import Index
+from indexing.models import Index, Repository
+from indexing.previewing import fetch_mirror, preview_files
 from indexing.refreshing import add_from_shell
 from indexing.walking import SkipReason
 
@@ -28,12 +30,16 @@ class Command(BaseCommand):
         parser.add_argument("source", metavar="URL_OR_PATH", help="a Git URL, or the folder of a Git repository")
         parser.add_argument("--name", default="", help="what people type, such as pallets/flask")
         parser.add_argument("--ref", default="", help="branch, tag or commit; the default branch without it")
+        parser.add_argument("--dry-run", action="store_true", help="only say which files would be indexed")
         parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
 
     def handle(self, **options: Any) -> None:  # Any: parsed arguments
         started = time.monotonic()
         try:
             repository, _ = add_from_shell(options["source"], name=options["name"], ref=options["ref"])
+            if options["dry_run"]:
+                self._print_preview(repository, as_json=options["json"])
+                return
             index = build_now(repository, on_progress=self._progress)
         except (InvalidSource, NotARepository, UnknownRef) as error:
             raise CommandError(str(error), returncode=2) from error
@@ -46,6 +52,21 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(document))
         else:
             self._print(document)
+
+    def _print_preview(self, repository: Repository, *, as_json: bool) -> None:
+        """Looks into every file, however long that takes: nobody waits for a page."""
+        fetch_mirror(repository)
+        preview = preview_files(
+            repository, rules=repository.file_rules, max_file_bytes=repository.max_file_bytes, seconds=math.inf
+        )
+        if as_json:
+            self.stdout.write(json.dumps({"repository": repository.name} | preview.as_json()))
+            return
+        self.stdout.write(f"{repository.name} at {preview.commit[:10]}: {preview.files} files would be indexed")
+        for reason, files in preview.skipped.most_common():
+            self.stdout.write(f"  skipped {files:6}  {SkipReason(reason).label}")
+        for path, reason, detail in preview.skipped_files:
+            self.stdout.write(f"  {path}: {SkipReason(reason).label}{f' ({detail})' if detail else ''}")
 
     def _progress(self, line: str) -> None:
         """On a terminal one line that changes; nothing into files and pipes."""

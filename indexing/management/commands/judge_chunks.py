@@ -6,10 +6,10 @@ import json
 import sys
 from argparse import ArgumentParser
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from indexing.chunk_checks import CHECKS
@@ -18,6 +18,7 @@ from indexing.errors import IndexingError
 from indexing.git import resolve
 from indexing.judging import Checked, check_all, judge_chunks
 from indexing.models import ChunkReview, Repository
+from indexing.walking import walk
 
 SHOWN_PLACES = 20
 FILES_A_LINE = 500
@@ -65,9 +66,8 @@ class Command(BaseCommand):
         for checkout in _checkouts(paths):
             try:
                 commit = resolve(checkout / ".git", "", "")
-                found[checkout.name] = check_all(
-                    checkout / ".git", commit, on_file=self._progress, embedder=get_embedder()
-                )
+                entries = walk(checkout / ".git", commit, max_file_bytes=settings.MAX_FILE_BYTES)
+                found[checkout.name] = check_all(entries, commit, on_file=self._progress, embedder=get_embedder())
             except IndexingError as error:
                 raise CommandError(f"{checkout}: {error}") from error
             if not as_json:
@@ -75,7 +75,7 @@ class Command(BaseCommand):
         total = sum((checked.problems for checked in found.values()), Counter())
         files, chunks = sum(item.files for item in found.values()), sum(item.chunks for item in found.values())
         if as_json:
-            self.stdout.write(json.dumps({"checked": {name: asdict(item) for name, item in found.items()}}))
+            self.stdout.write(json.dumps({"checked": {name: _checked_document(item) for name, item in found.items()}}))
         else:
             self.stdout.write(f"{len(found)} checkouts, {files} files, {chunks} chunks, {total.total()} problems")
         if total:
@@ -94,6 +94,11 @@ def _checkouts(paths: list[Path]) -> list[Path]:
     if not found:
         raise CommandError(f"No Git checkout in {', '.join(map(str, paths))}.", returncode=2)
     return found
+
+
+def _checked_document(checked: Checked) -> dict[str, Any]:  # Any: JSON
+    problems = dict(sorted(checked.problems.items()))
+    return {"files": checked.files, "chunks": checked.chunks, "problems": problems, "examples": checked.examples}
 
 
 def _checked_lines(name: str, checked: Checked) -> list[str]:
