@@ -15,22 +15,26 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.db.models import Prefetch, Q, QuerySet
-from django.http import HttpRequest, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timesince import timesince
 
+from indexing import llm
 from indexing.access import Principal
 from indexing.audit import record
 from indexing.building import request_build
 from indexing.chunk_checks import CHECKS
-from indexing.errors import IndexFormatError, IndexingError
+from indexing.errors import IndexFormatError, IndexingError, LLMNotConfigured
 from indexing.forms import AUTOMATIC, LoginFields
 from indexing.git import allowed_source
 from indexing.index_format import verify
 from indexing.judging import MARKS
+from indexing.llm_test import try_model
 from indexing.models import (
     ChunkReview,
     Credential,
@@ -471,6 +475,22 @@ class LLMCallAdmin(RecordAdmin):
 
     def get_fields(self, request: HttpRequest, obj: LLMCall | None = None) -> tuple[str, ...]:
         return self.get_list_display(request)
+
+    def get_urls(self) -> list[Any]:  # Any: Django's own patterns
+        return [path("test/", self.admin_site.admin_view(self.test_model), name="llm_test"), *super().get_urls()]
+
+    def test_model(self, request: HttpRequest) -> HttpResponse:
+        """What the set model answers to one question, how long it takes, or what to change."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        context: dict[str, Any] = {**self.admin_site.each_context(request), "title": "Test the language model"}
+        try:
+            context["place"] = llm.model_place()
+            if request.method == "POST":
+                context["outcome"] = try_model(user_id=_user(request).pk)
+        except LLMNotConfigured as error:
+            context["error"] = str(error)
+        return render(request, "llm_test.html", context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LLMCall]:
         return LLMCall.objects.filter(Q(repository=None) | Q(repository__in=_visible(request)))

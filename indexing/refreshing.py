@@ -45,7 +45,7 @@ def refresh_due() -> list[int]:
     if settings.REFRESH_MINUTES <= 0:
         return []
     asked = []
-    for repository in _due():
+    for repository in due():
         if in_line(Job.Queue.BUILDS).count() >= WAITING_AT_ONCE:
             break
         if _claim(repository) and _needs_build(repository):
@@ -53,7 +53,7 @@ def refresh_due() -> list[int]:
     return asked
 
 
-def _due() -> Iterator[Repository]:
+def due() -> Iterator[Repository]:
     """The longest waiting first. Repositories that nobody asked to index yet are left alone."""
     interval = timedelta(minutes=settings.REFRESH_MINUTES)
     now = timezone.now()

@@ -249,6 +249,8 @@ def kills(count: int = 50) -> Outcome:
             name = chance.choice(["web", "builds", "answers"])
             stack.kill(name)
             stack.start(name)
+            if name == "web":  # else it would be killed before it ever served
+                stack.wait_for(lambda: stack.status("/healthz") == 200, seconds=120)
         stopping.set()
         for thread in threads:
             thread.join()

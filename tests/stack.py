@@ -29,7 +29,7 @@ READY_SECONDS = 90.0
 _SETUP = """
 from django.contrib.auth.models import User
 from assistant.tokens import create
-user = User.objects.create_superuser("lead")
+user, _ = User.objects.get_or_create(username="lead", is_staff=True, is_superuser=True)
 print(create(user, "stack", scopes=["read", "ask", "write", "admin"])[1])
 """
 

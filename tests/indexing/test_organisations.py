@@ -131,7 +131,7 @@ def test_it_does_not_ask_archived_repositories_for_commits(acme: Organisation, g
     assert synchronise(acme).archived == ["acme/web"]
     for repository in Repository.objects.all():
         make_index(repository, current=True)
-    assert [repository.name for repository in refreshing._due()] == ["acme/secret"]
+    assert [repository.name for repository in refreshing.due()] == ["acme/secret"]
     gitea.repositories[0]["archived"] = False
     synchronise(acme)
     assert not Repository.objects.filter(archived=True).exists()
