@@ -122,7 +122,7 @@ class Catalogue:
 
     def has_vectors(self, rows: Rows) -> bool:
         models = np.concatenate([np.zeros(0, np.int64), *(shard.models for shard in self.shards)])
-        return bool((models[rows] >= 0).any())
+        return bool((models[rows[rows >= 0]] >= 0).any())
 
     def statistics(self, query: Mapping[int, float], rows: Rows) -> Statistics:
         """Over the chunks of these rows."""
@@ -239,7 +239,7 @@ def _shard(entries: Sequence[_Entry]) -> _Shard:
     models = list(dict.fromkeys(entry.model for entry in entries if entry.model is not None))
     width = max((entry.centroids.shape[1] for entry in entries), default=0)
     centroids = [entry.centroids if entry.centroids.shape[1] == width else entry.centroids[:0] for entry in entries]
-    stacked = np.concatenate([np.zeros((0, width), np.float16), *(rows.reshape(-1, width) for rows in centroids)])
+    stacked = np.concatenate([np.zeros((0, width), np.float16), *(rows for rows in centroids if len(rows))])
     hashes = np.concatenate([np.zeros(0, np.uint64), *(entry.hashes for entry in entries)])
     owners = np.repeat(np.arange(len(entries), dtype=np.uint32), [len(entry.hashes) for entry in entries])
     order = np.argsort(hashes, kind="stable")

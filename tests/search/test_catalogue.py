@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from indexing.index_format import MANIFEST
+from indexing.index_format import MANIFEST, Coverage, ProfileInfo
+from indexing.index_writing import publish
 from search import catalogue
 from search.corpus import Corpus, Source
 from search.index_cache import opened
@@ -70,6 +72,17 @@ def test_it_sees_an_update_and_a_removal(indexed: Indexed, tmp_path: Path) -> No
     pk = mail.pk
     remove(mail)
     assert catalogue.current().rows([pk]).tolist() == [-1]
+
+
+def test_it_knows_an_index_without_vectors(indexed: Indexed, embedder: StubEmbedder) -> None:
+    shop = indexed("acme/shop", SHOP)
+    words_only = replace(opened(shop.index_path).manifest, profile=ProfileInfo(), coverage=Coverage(lexical=1.0))
+    publish(shop.index_path, words_only)
+    found = catalogue.current()
+    rows = found.rows([shop.pk])
+    assert not found.has_vectors(rows)
+    assert not found.nearness(embedder.embed_queries(["refund"])[0], rows, embedder.info).any()
+    assert found.statistics(QUERY, rows).frequencies.any()
 
 
 def test_it_leaves_out_a_damaged_index(indexed: Indexed) -> None:
