@@ -67,7 +67,7 @@ ON_ALL_SERVICES = (
     *("indexing/test_leases.py", "indexing/test_queueing.py", "indexing/test_tasks.py", "indexing/test_refreshing.py"),
     *("indexing/test_webhooks.py", "assistant/test_conversations.py", "assistant/test_answering.py"),
     *("assistant/test_retention.py", "assistant/test_metrics_page.py", "assistant/test_jobs.py"),
-    *("assistant/test_dashboard.py", "assistant/test_health.py"),
+    *("assistant/test_dashboard.py", "assistant/test_health.py", "tests/test_upgrade.py"),
 )
 
 

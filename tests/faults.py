@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.stack import Stack, free_port
+from tests.stack import PROJECT, Stack, free_port
 from tests.stub_llm_server import StubServer, serve
 
 TERMINAL = ("done", "stopped", "error")
@@ -102,7 +102,7 @@ class Ledger:
         answered = {message: self.stack.api("GET", f"/messages/{message}") for message in self.messages}
         damaged = subprocess.run(
             [sys.executable, "manage.py", "verify_index"],
-            cwd=Path(__file__).resolve().parents[1],
+            cwd=PROJECT,
             env=self.stack.environment,
             capture_output=True,
             check=False,
@@ -354,6 +354,32 @@ def no_index_files() -> Outcome:
     return _with_index_moved(change)
 
 
+def restore() -> Outcome:
+    """Backup while it runs, everything wiped, restore, rebuild: the same questions have the same hits."""
+    with product() as world:
+        stack, ledger = world.stack, world.ledger
+        ledger.add(make_repo(stack.folder, "first", 40))
+        ledger.settle()
+        ledger.ask()
+        ledger.settle()
+        before = hits(stack)
+        scripts = [str(PROJECT / "deploy" / name) for name in ("backup.sh", "restore.sh")]
+        backup = str(stack.folder / "backup")
+        subprocess.run([scripts[0], backup], env=stack.environment, check=True)
+        for name in list(stack.processes):
+            stack.stop(name)
+        shutil.rmtree(stack.environment["DATA_DIR"])
+        stack.empty_database()
+        subprocess.run([scripts[1], backup], env=stack.environment, check=True)
+        stack.manage("migrate", "--verbosity", "0")
+        said = stack.manage("rebuild_index", "--missing").strip()
+        for name in ("web", "builds", "answers"):
+            stack.start(name)
+        stack.wait_until_ready()
+        verdict = ledger.verdict() | {"questions with other hits": int(hits(stack) != before)}
+        return verdict, f"{len(before)} hits before and after; {said}"
+
+
 def volume() -> Outcome:
     """The index volume is gone for half a minute and comes back."""
 
@@ -447,7 +473,8 @@ def two_schedulers() -> Outcome:
 SCENARIOS: dict[str, Callable[[], Outcome]] = {
     scenario.__name__: scenario
     for scenario in (
-        *(kills, database, broker, model, segment, no_index_files, volume, mirror, full_disk, clock, two_schedulers),
+        *(kills, database, broker, model, segment, no_index_files, restore, volume, mirror, full_disk, clock),
+        two_schedulers,
     )
 }
 

@@ -130,6 +130,11 @@ class Stack:
             os.killpg(process.pid, signal.SIGKILL)
             return process.wait()
 
+    def empty_database(self) -> None:
+        if self._database:
+            _drop(self._database)
+            _create(self._database)
+
     def _signal(self, name: str, number: signal.Signals) -> None:
         try:
             os.killpg(self.processes[name].pid, number)
@@ -245,12 +250,16 @@ def free_port() -> int:
 
 def _own_database(url: str) -> str:
     """A new database on the server of `url`."""
+    own = urlsplit(url)._replace(path=f"/stack_{os.getpid()}_{uuid.uuid4().hex[:6]}").geturl()
+    _create(own)
+    return own
+
+
+def _create(url: str) -> None:
     import psycopg
 
-    name = f"stack_{os.getpid()}_{uuid.uuid4().hex[:6]}"
     with psycopg.connect(_server(url), autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
-    return urlsplit(url)._replace(path=f"/{name}").geturl()
+        connection.execute(f'CREATE DATABASE "{urlsplit(url).path[1:]}"')  # type: ignore[arg-type]
 
 
 def _drop(url: str) -> None:
