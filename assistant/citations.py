@@ -126,13 +126,14 @@ def verify(places: Sequence[Place]) -> list[bool]:
     Never raises for what a mirror lacks: that is what False is for.
     """
     verdicts = [False] * len(places)
-    order = sorted(range(len(places)), key=lambda i: (str(places[i].mirror_path), places[i].blob_id))
-    for mirror_path, indexes in groupby(order, key=lambda i: places[i].mirror_path):
+    order = sorted(range(len(places)), key=lambda i: (str(places[i].mirror_path), places[i].commit, places[i].blob_id))
+    for (mirror_path, commit), indexes in groupby(order, key=lambda i: (places[i].mirror_path, places[i].commit)):
         numbers = list(indexes)
         try:
+            blobs = git.blobs_at(mirror_path, commit, {places[i].path for i in numbers})
             with git.BlobReader(mirror_path) as reader:
                 for i in numbers:
-                    verdicts[i] = _exists(places[i], reader)
+                    verdicts[i] = blobs.get(places[i].path) == places[i].blob_id and _exists(places[i], reader)
         except (GitError, OSError) as error:
             logger.warning("citations of %s not verified: %s", mirror_path.name, type(error).__name__)
     return verdicts
@@ -140,8 +141,6 @@ def verify(places: Sequence[Place]) -> list[bool]:
 
 def _exists(place: Place, reader: git.BlobReader) -> bool:
     try:
-        if git.blob_at(place.mirror_path, place.commit, place.path) != place.blob_id:
-            return False
         raw = reader.read(place.blob_id)
     except GitError:
         return False

@@ -53,10 +53,10 @@ from search.wording import wording
 
 logger = logging.getLogger(__name__)
 
-# What the other two queries count beside the English one: measured on questions in Chinese and on
-# hypothetical code written without seeing the answer.
-ORIGINAL_WEIGHT = 0.3
-HYPOTHETICAL_WEIGHT = 0.5
+# What the other two queries count beside the English one: measured on questions in four languages and on
+# hypothetical code written without seeing the answer (docs/evaluation.md).
+ORIGINAL_WEIGHT = 0.5
+HYPOTHETICAL_WEIGHT = 0.7
 MAX_QUESTION_CHARS = 20_000
 
 EVERYWHERE = Scope()

@@ -83,6 +83,16 @@ def test_it_asks_for_the_kind_of_answer(mode: str, asked_for: str) -> None:
     assert asked_for in _build(_passages(1), mode=mode).messages[0]["content"]
 
 
+@pytest.mark.parametrize("question", ["Wie werden Sitzungen signiert?", "会话是如何签名的？", "كيف تُوقَّع الجلسات؟"])
+def test_it_asks_for_the_language_of_the_question(question: str) -> None:
+    prompt = _build(_passages(1), question=question)
+    assert (
+        "Answer in the language of the question. Leave code, names and paths as they are."
+        in prompt.messages[0]["content"]
+    )
+    assert prompt.messages[-1]["content"].endswith(f"Question: {question}")
+
+
 def test_it_puts_the_question_last() -> None:
     assert _build(_passages(3)).messages[-1]["content"].endswith("Question: How are sessions signed?")
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +243,29 @@ def test_it_embeds_beside_the_live_index_when_the_model_changed(
     commit_files(repo, {"pkg/m3.py": _module(3, "return 2")})
     index = _update(repository)
     assert (index.manifest.model, len(index.segments)) == (other.info, 1)
+
+
+class WiderEmbedder(StubEmbedder):
+    """The same model with twice the dimensions."""
+
+    dimensions = 128
+
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
+        narrow = super().embed_documents(texts)
+        return np.hstack([narrow, np.zeros_like(narrow)])
+
+
+def test_it_never_mixes_vectors_of_two_sizes(
+    repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wider = WiderEmbedder()
+    monkeypatch.setattr(embedding, "get_embedder", lambda: wider)
+    commit_files(repo, {"pkg/m3.py": _module(3, "return 2")})
+    index = _update(repository)
+    vectors = [segment.vectors(name) for segment in index.segments for name in ("code", "files")]
+    assert {one.floats.shape[1] for one in vectors if one is not None} == {128}
+    assert {one.bits.shape[1] for one in vectors if one is not None} == {2}  # words of 64 bits
+    assert index.manifest.model == wider.info
 
 
 def test_it_keeps_the_number_of_segments_small(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pytest_django import Settings
@@ -16,6 +17,7 @@ from search.errors import EmptyQuestion
 from search.pipeline import search
 from search.results import QueryPlan, Scope, Stage
 from tests.factories import make_user
+from tests.fake_llm import FakeLLM
 from tests.indexing.stub_embedder import StubEmbedder
 from tests.search.conftest import Indexed
 
@@ -212,6 +214,48 @@ def test_it_finds_what_any_of_the_three_queries_finds(
     _break_embedding(monkeypatch)
     assert paths("zebra") == []
     assert paths("zebra", plan=plan)[0] == "shop/stock.py"
+
+
+@pytest.mark.django_db(transaction=True)  # the model plans in a thread, and writes to the ledger there
+@pytest.mark.parametrize(
+    ("question", "hypothetical"),
+    [
+        ("How is an order cancelled?", "def cancel(order): ..."),
+        ("Wie wird eine Bestellung rückgängig gemacht?", "def cancel(order): ..."),
+        ("Как отменить заказ?", "def cancel(order): ..."),
+        ("怎样取消订单？", "def cancel(order): ..."),
+        ("كيف يُلغى الطلب؟", "def cancel(order): ..."),
+    ],
+)
+def test_it_finds_in_any_language_what_it_finds_in_english(
+    indexed: Indexed, fake_llm: FakeLLM, question: str, hypothetical: str
+) -> None:
+    indexed("acme/shop", SHOP)
+    plan = {
+        "english_query": "cancel an order",
+        "origin_language_query": question,
+        "hypothetical_document": hypothetical,
+    }
+    fake_llm.replies = [plan, {"ranking": []}]
+    result = search(question, principal=OPERATOR)
+    assert result.trace.plan.source == "llm"
+    assert [hit.display_path for hit in result.hits][:2] == paths("cancel an order", use_llm=False)[:2]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("reply", "state"),
+    [("great!", "failed"), ("", "failed"), ('{"ranking": [{"id', "failed"), ({"ranking": [{"id": 99}]}, "failed")],
+)
+def test_it_keeps_every_hit_and_says_so_when_the_ranking_cannot_be_read(
+    indexed: Indexed, fake_llm: FakeLLM, reply: Any, state: str
+) -> None:
+    indexed("acme/shop", SHOP)
+    fake_llm.replies = [{"english_query": "cancel_order"}, reply]
+    result = search("cancel_order", principal=OPERATOR)
+    assert [hit.display_path for hit in result.hits] == paths("cancel_order", use_llm=False)
+    assert next(stage.state for stage in result.trace.stages if stage.name == "rerank") == state
+    assert any("could not be read" in notice for notice in result.trace.notices)
 
 
 def _break_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
