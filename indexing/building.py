@@ -51,6 +51,7 @@ from indexing.profiling import centroids, sample_of_descriptions, telling_terms
 from indexing.progress import Progress
 from indexing.quantizing import sign_bits
 from indexing.skipping import SkipRecorder, remove_skipped, remove_skipped_before
+from indexing.suspects import Suspects
 from indexing.updating import (
     Update,
     can_be_opened,
@@ -302,6 +303,15 @@ class _Build:
     def run(self) -> None:
         self.fetch()
         before = self.prepare()
+        with Suspects(self.directory / PARTIAL) as self.suspects:
+            self.index_files(before)
+        remove_unnamed(self.directory)
+        self.fill_vectors()
+        self.progress.write()
+
+    def index_files(self, before: Manifest | None) -> None:
+        if self.suspects.is_new:
+            leases.pardon(self.index.pk)
         self.update = None if self.index.rebuild else self.find_update(before)
         searchable = before is not None and bool(before.coverage.vectors)
         collected = self.collect(may_publish_early=not searchable)
@@ -310,15 +320,14 @@ class _Build:
         self.turn_seconds = max(TURN_SECONDS, TURN_FACTOR * (time.monotonic() - self.started))
         embedder = self.load_embedder()
         with self.vector_cache(embedder, before) as cache:
-            vectoriser = Vectoriser(embedder, cache, check=self.check_turn, on_progress=self.chunks_done)
+            vectoriser = Vectoriser(
+                embedder, cache, suspects=self.suspects, check=self.check_turn, on_progress=self.chunks_done
+            )
             segments = self.vectorise(vectoriser, open_segments(self.directory, collected.segments))
             self.publish_vectors(embedder, segments, collected)
             self.fill_vectors()
             self.describe(vectoriser)
             cache.discard_partial()
-        remove_unnamed(self.directory)
-        self.fill_vectors()
-        self.progress.write()
 
     def check_turn(self) -> None:
         """Between batches, whose vectors are kept: only there is little lost when the build gives way."""
@@ -410,7 +419,10 @@ class _Build:
             self.progress.at(display(entry.path))
 
         collected = Collected()
-        for collected in collect(self.entries(), directory=self.directory, index_id=index.pk, on_entry=on_entry):
+        pieces = collect(
+            self.entries(), directory=self.directory, index_id=index.pk, suspects=self.suspects, on_entry=on_entry
+        )
+        for collected in pieces:
             done = index.files_done / index.files_known if index.files_known else 1.0
             self.manifest = replace(
                 self.manifest, segments=tuple(collected.segments), coverage=Coverage(lexical=round(done, 4))

@@ -21,6 +21,7 @@ from indexing.masking import mask_secrets
 from indexing.offsets import LineIndex
 from indexing.profiling import TermCounter, path_flags, readme_span
 from indexing.segment_writing import SegmentWriter
+from indexing.suspects import Suspects
 from indexing.tokenizing import terms
 from indexing.walking import SkippedEntry, SkipReason, SourceFile, decode
 
@@ -51,6 +52,7 @@ def collect(
     *,
     directory: Path,
     index_id: int,
+    suspects: Suspects,
     on_entry: Callable[[SourceFile | SkippedEntry, Collected], None],
 ) -> Iterator[Collected]:
     """Yields the same growing `Collected` after each finished segment; the last time when all entries are done."""
@@ -61,15 +63,20 @@ def collect(
             collected.skipped[entry.reason.value] += 1
         else:
             writer = writer or SegmentWriter(directory, segment_id=new_folder_id(index_id))
-            if not _add_file(writer, entry, collected):
+            if suspects.must_be_left_out(entry):
+                entry = SkippedEntry(entry.path, SkipReason.PARSER, "it ended the process that parsed it")  # noqa: PLW2901
+                collected.skipped[entry.reason.value] += 1
+            elif not _add_file(writer, entry, collected, suspects):
                 entry = SkippedEntry(entry.path, SkipReason.FAILED, "the log says why")  # noqa: PLW2901
                 collected.skipped[entry.reason.value] += 1
         on_entry(entry, collected)
         if writer is not None and writer.chunks >= _segment_limit(len(collected.segments)):
+            suspects.rest()
             collected.segments.append(writer.finish())
             writer = None
             yield collected
-    if writer is not None:
+    suspects.rest()
+    if writer is not None and writer.files:
         collected.segments.append(writer.finish())
     yield collected
 
@@ -78,15 +85,17 @@ def _segment_limit(position: int) -> int:
     return min(LARGEST_SEGMENT_CHUNKS, FIRST_SEGMENT_CHUNKS * int(SEGMENT_GROWTH**position))
 
 
-def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected) -> bool:
+def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected, suspects: Suspects) -> bool:
     """False when the file failed."""
+    suspects.reading(source.blob_id)
     try:
-        chunked = chunk_file(source)
-        prepared = _prepare(source, chunked)
+        chunked, prepared = prepare(source)
     except Exception as error:  # noqa: BLE001 (whatever one file does to a parser, the others are indexed)
         log.warning("file %s of blob %s was left out: %s", display(source.path), source.blob_id, type(error).__name__)
         collected.failed.append(source.path)
         return False
+    finally:
+        suspects.done()
     writer.add_file(prepared.file, chunked, prepared.content_hashes)
     for own, description in zip(prepared.code_terms, prepared.descriptions, strict=True):
         writer.terms.code.add(prepared.path_terms, own)
@@ -104,7 +113,9 @@ def _add_file(writer: SegmentWriter, source: SourceFile, collected: Collected) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class Prepared:
+    """What a segment holds of a file, beside its chunks."""
+
     file: FileRecord
     content_hashes: list[int]
     path_terms: list[str]
@@ -113,8 +124,9 @@ class _Prepared:
     file_terms: list[list[str]]  # own text of the primary chunks; the others repeat what those hold
 
 
-def _prepare(source: SourceFile, chunked: ChunkedFile) -> _Prepared:
+def prepare(source: SourceFile) -> tuple[ChunkedFile, Prepared]:
     """Everything that can fail, before anything is added to the segment."""
+    chunked = chunk_file(source)
     has_secrets = _has_secrets(source)
     code_terms, file_terms = [], []
     for chunk in chunked.chunks:
@@ -123,7 +135,7 @@ def _prepare(source: SourceFile, chunked: ChunkedFile) -> _Prepared:
             file_terms.append(own)
         code_terms.append(terms(chunk.symbol) + own)
     descriptions = [extractive_description(source, chunked, position) for position in range(len(chunked.chunks))]
-    return _Prepared(
+    return chunked, Prepared(
         file=FileRecord(
             path=source.path,
             blob_id=source.blob_id,

@@ -65,6 +65,11 @@ def claim(index_id: int) -> Lease | None:
     return Lease(index_id, holder) if claimed else None
 
 
+def pardon(index_id: int) -> None:
+    """The attempt before this one is not counted: what ended it is known by now, and is left out."""
+    Job.objects.filter(index_id=index_id, state=Job.State.RUNNING, attempts__gt=1).update(attempts=F("attempts") - 1)
+
+
 class Lease:
     """Use as a context manager: it is renewed in the background until the block ends."""
 

@@ -27,6 +27,7 @@ from indexing.errors import EmbeddingError
 from indexing.git import BlobReader
 from indexing.index_format import CHUNK_DTYPE, SEGMENTS, VECTOR_LISTS, Segment, SegmentInfo
 from indexing.index_writing import PartWriter, VectorListWriter, with_parts
+from indexing.suspects import Suspects
 from indexing.vector_cache import TextHasher, VectorCache
 from indexing.walking import SkippedEntry, SourceFile, source_of
 
@@ -98,6 +99,7 @@ class Vectoriser:
         embedder: Embedder,
         cache: VectorCache,
         *,
+        suspects: Suspects,
         check: Callable[[], None],
         on_progress: Callable[[int, bool, bytes], None],
     ) -> None:
@@ -105,6 +107,7 @@ class Vectoriser:
         self.cache = cache
         self.left_out: list[bytes] = []  # files without vectors
         self._hasher = TextHasher(embedder.info)
+        self._suspects = suspects
         self._check = check
         self._on_progress = on_progress
         self._waiting: dict[bytes, _Waiting] = {}
@@ -151,6 +154,7 @@ class Vectoriser:
         if isinstance(source, SkippedEntry):
             return None
         count_tokens, max_tokens = self.embedder.count_tokens, self.embedder.max_tokens
+        self._suspects.reading(source.blob_id)
         try:
             chunked = chunk_file(source)
             if not same_cuts(chunks, chunked):
@@ -160,6 +164,8 @@ class Vectoriser:
         except Exception as error:  # noqa: BLE001 (whatever one file does, the others get their vectors)
             log.warning("no vectors for file %s: %s", display(source.path), type(error).__name__)
             return None
+        finally:
+            self._suspects.done()
 
     def wait_for_windows(self, text: str, *, path: bytes) -> list[bytes]:
         """One row, or several when the text is longer than the model's window; none without words."""
@@ -177,6 +183,7 @@ class Vectoriser:
         return key
 
     def embed_waiting(self) -> None:
+        self._suspects.rest()
         queue = sorted(self._waiting.items(), key=lambda item: len(item[1].text))
         size = settings.EMBEDDING_BATCH
         for start in range(0, len(queue), size):

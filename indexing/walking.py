@@ -42,6 +42,7 @@ class SkipReason(TextChoices):
     EMPTY = "empty", "empty file"
     IGNORED = "ignored", "left out by a rule"
     FAILED = "failed", "could not be read"
+    PARSER = "parser", "its parser crashed or did not end"
 
 
 @dataclass(frozen=True, slots=True)
