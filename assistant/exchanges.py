@@ -49,6 +49,7 @@ class Exchange:
     withheld: bool
     cited: int
     verified: int
+    removed: list[str]  # names of repositories that the answer cites and that are gone
 
     @property
     def shared_notices(self) -> list[str]:
@@ -93,6 +94,7 @@ def _exchange(
         withheld=withheld(evidence),
         cited=len(cited),
         verified=sum(item.verified for item in cited),
+        removed=sorted({item.citation.repository_name for item in cited if item.citation and item.state == "removed"}),
     )
 
 

@@ -99,8 +99,10 @@ def chip_html(number: int, chip: Chip | None, *, short: bool = False) -> str:
     flag = f'<span class="flag">{number}</span>'
     if chip is None or not chip.href:
         label = "" if chip is None or short else visible(chip.label)
+        state = "removed" if chip is not None and chip.state == "removed" else "broken"
         title = "This citation could not be verified." if chip is None or chip.state == "broken" else chip.title
-        attributes = f'data-state="broken" data-n="{number}" title="{_attribute(title)}"'
+        title += " Its repository was removed, so the passage no longer opens." if state == "removed" else ""
+        attributes = f'data-state="{state}" data-n="{number}" title="{_attribute(title)}"'
         return f'<span class="citation" {attributes}>{flag}{label}</span>'
     state = ' data-state="pending"' if chip.state == "pending" else ""
     label = "" if short else visible(chip.label)

@@ -289,7 +289,7 @@
   }, true);
   addEventListener("pageshow", () => { if (composer()) delete composer().dataset.sent; });
   body.addEventListener("htmx:afterRequest", (event) => {
-    if (event.detail.elt !== composer() || !event.detail.successful) return;
+    if (event.detail.elt !== composer() || event.detail.xhr.status !== 200) return; // 422 counts as successful to htmx
     question().value = "";
     saveDraft();
     grow();
@@ -318,6 +318,7 @@
     const blocks = $(".blocks", article), tail = $(".tail", article);
     let last = 0, length = 0, done = 0, tries = 0, source, quiet;
     const on = (name, handle) => source.addEventListener(name, (event) => {
+      if (event.data === undefined) return; // a lost connection is an "error" too; `onerror` takes it
       last = Math.max(last, Number(event.lastEventId) || 0);
       tries = 0;
       listen();

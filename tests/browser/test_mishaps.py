@@ -1,0 +1,183 @@
+"""What goes wrong around a conversation and what people do with one: nothing lost, nothing doubled, and it is said."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Person, _start, _wait_until_healthy, manage
+from tests.browser.test_code import ask_and_wait
+from tests.browser.test_whole_job import TEXT, ask
+
+pytestmark = pytest.mark.browser
+
+
+def wait_for_answers(page: Page, number: int) -> None:
+    expect(page.locator(".prose:not([data-state])")).to_have_count(number, timeout=20_000)
+
+
+def test_it_stores_one_question_for_a_double_click(lead: Person, indexed: str) -> None:
+    page = lead.page
+    page.goto("/")
+    page.fill("#q", "How is an order cancelled, twice?")
+    page.get_by_role("button", name="Ask", exact=True).dblclick()
+    page.wait_for_url("**/c/**")
+    wait_for_answers(page, 1)
+    page.fill("#q", "And after 14 days?")
+    page.get_by_role("button", name="Ask", exact=True).dblclick()
+    wait_for_answers(page, 2)
+    page.reload()
+    expect(page.locator(".message--q")).to_have_count(2)
+    expect(page.locator("#conversations a", has_text="twice?")).to_have_count(1)
+
+
+def test_it_keeps_what_two_tabs_ask_in_one_conversation(lead: Person, indexed: str) -> None:
+    ask_and_wait(lead)
+    first, second = lead.page, lead.context.new_page()
+    second.goto(first.url.split("#")[0])
+    for page, question in ((first, "From the first tab?"), (second, "From the second tab?")):
+        page.fill("#q", question)
+        page.press("#q", "Enter")
+    for page in (first, second):
+        wait_for_answers(page, 2)
+    second.reload()
+    asked = second.locator(".message--q [data-question-text]").all_inner_texts()
+    assert sorted(asked[1:]) == ["From the first tab?", "From the second tab?"]
+
+
+def test_it_keeps_a_draft_for_each_conversation(lead: Person, indexed: str) -> None:
+    ask_and_wait(lead)
+    page = lead.page
+    page.fill("#q", "half a thou")
+    page.reload()
+    assert page.input_value("#q") == "half a thou"
+    page.goto("/")
+    assert page.input_value("#q") == ""
+
+
+def test_it_refuses_a_huge_paste_and_keeps_it(lead: Person, indexed: str) -> None:
+    ask_and_wait(lead)
+    page = lead.page
+    page.fill("#q", "x" * 100_000)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.locator("#composer-error")).to_contain_text("100,000 characters; at most 20,000")
+    assert len(page.input_value("#q")) == 100_000
+    expect(page.locator(".message--q")).to_have_count(1)
+    assert page.locator("#composer").bounding_box()["height"] < 500
+    assert lead.complaints == [
+        "Failed to load resource: the server responded with a status of 422 (Unprocessable Entity)"
+    ]
+    lead.complaints.clear()
+
+
+def test_it_answers_again_on_retry(lead: Person, indexed: str) -> None:
+    ask_and_wait(lead)
+    page = lead.page
+    lead.server.model.script = [(200, {}, "Said otherwise [1].")]
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator(".prose:not([data-state])")).to_contain_text("Said otherwise", timeout=20_000)
+    expect(page.locator(".message--q")).to_have_count(1)
+    assert TEXT not in page.locator(".prose").inner_text()
+
+
+def test_it_renames_pins_and_exports_a_conversation(lead: Person, indexed: str) -> None:
+    ask_and_wait(lead)
+    page = lead.page
+
+    def menu() -> None:
+        page.locator("summary[aria-label^=More]").click()
+
+    menu()
+    page.get_by_label("Title").fill("Cancelling orders")
+    page.get_by_role("button", name="Rename").click()
+    expect(page.locator("h1").first).to_have_text("Cancelling orders")
+    menu()
+    page.get_by_role("button", name="Pin", exact=True).click()
+    expect(page.locator("#conversations h2").first).to_have_text("Pinned")
+    expect(page.locator("#conversations h2", has_text="Today")).to_have_count(1)
+    expect(page.locator("#conversations a").first).to_contain_text("Cancelling orders")
+    exported = {}
+    for name in ("Export as Markdown", "Export as JSON"):
+        menu()
+        with page.expect_download() as download:
+            page.get_by_role("link", name=name).click()
+        exported[name] = Path(download.value.path()).read_text()
+        page.keyboard.press("Escape")
+        page.locator("h1").first.click()
+    assert "shop/orders.py" in exported["Export as Markdown"]
+    assert "How is an order cancelled?" in json.dumps(json.loads(exported["Export as JSON"]))
+    menu()
+    page.get_by_role("button", name="Unpin").click()
+    expect(page.locator("#conversations h2", has_text="Pinned")).to_have_count(0)
+
+
+def test_it_stays_readable_when_its_repository_is_removed(lead: Person, indexed: str) -> None:
+    ask_and_wait(lead)
+    page = lead.page
+    conversation = page.evaluate("document.body.dataset.conversation").split("/")[2]
+    gone = f"from assistant.models import Citation\nCitation.objects.filter(message__conversation='{conversation}')"
+    manage(lead.server.environment, "shell", "--verbosity", "0", "--command", f"{gone}.update(repository=None)")
+    page.reload()
+    expect(page.locator(".prose")).to_contain_text(TEXT)
+    expect(page.locator("a.citation")).to_have_count(0)
+    expect(page.locator(".citation[data-state=removed]")).to_have_count(2)
+    expect(page.get_by_role("note")).to_have_text(
+        f"{indexed} was removed. The answer stays readable, its citations no longer open."
+    )
+    page.fill("#q", "And after 14 days?")
+    page.press("#q", "Enter")
+    wait_for_answers(page, 2)
+
+
+_SOURCES = """
+window.sources = [];
+window.EventSource = class extends EventSource { constructor(url) { super(url); window.sources.push(this); } };
+"""
+
+
+def test_it_goes_on_after_the_stream_was_cut(lead: Person, indexed: str) -> None:
+    page = lead.page
+    page.add_init_script(_SOURCES)
+    lead.server.model.pause_seconds = 0.15
+    ask(lead)
+    expect(page.locator(".tail")).to_contain_text("Orders")
+    for _ in range(2):
+        page.evaluate("(() => { const cut = window.sources.at(-1); cut.close(); cut.onerror(); })()")
+        page.wait_for_timeout(300)
+    wait_for_answers(page, 1)
+    assert page.locator(".prose").inner_text().count("Orders are cancelled") == 1
+    assert page.evaluate("window.sources.length") >= 3
+
+
+def test_it_keeps_what_was_written_when_the_server_restarts(lead: Person, indexed: str, tmp_path: Path) -> None:
+    """A second web process on the same data, so that the others go on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    web = ["uvicorn", "assistant.asgi:application", "--port", str(port), "--log-level", "warning"]
+    url, log = f"http://127.0.0.1:{port}", (tmp_path / "log").open("wb")
+    process = _start([*web, "--timeout-graceful-shutdown", "1"], lead.server.environment, log)
+    page = lead.page
+    try:
+        _wait_until_healthy(f"{url}/healthz", tmp_path / "log")
+        lead.server.model.script = [(200, {}, "Orders are cancelled " + "slowly " * 400)]
+        page.goto(url)
+        page.fill("#q", "How is an order cancelled?")
+        page.press("#q", "Enter")
+        expect(page.locator(".prose")).to_contain_text("slowly", timeout=60_000)  # the first search loads the model
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=20)
+        process = _start(web, lead.server.environment, log)
+        expect(page.locator(".banner--bad")).to_contain_text("The server restarted", timeout=30_000)
+        expect(page.locator(".prose")).to_contain_text("Orders are cancelled slowly")
+        expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+        lead.complaints[:] = [said for said in lead.complaints if "ERR_CONNECTION_REFUSED" not in said]
