@@ -5,12 +5,12 @@ in units of the best score so far, so that it can decide between near equals but
 
 * coherence: other good chunks in the same file;
 * path: question words that the path has, file-name words that the question has;
-* definitions: the chunk defines a name that the question quotes;
+* definitions: the chunk defines a name that the question quotes, or a type called like a word with a capital;
 * centrality: many files import this one;
 * priors: tests, examples, compatibility and legacy code come later unless the question asks for them;
 * saturation: the second and later chunks of a file give way to other files.
 
-Constants were tuned on the development half of a public benchmark; docs/evaluation.md says what each part is worth.
+Constants are round numbers checked on a public benchmark; docs/evaluation.md says what each part is worth.
 """
 
 from __future__ import annotations
@@ -38,24 +38,25 @@ Rows = npt.NDArray[np.int64]
 class Weights:
     """Every constant of the ranking; `docs/evaluation.md` says what each is worth."""
 
-    code_stems: float = 1.3
-    code_terms: float = 0.3
-    descriptions_terms: float = 0.15
-    code_vectors: float = 1.3
+    code_stems: float = 1.0
+    code_terms: float = 0.4
+    descriptions_terms: float = 0.3
+    code_vectors: float = 1.0
     description_vectors: float = 0.5
-    file_terms: float = 0.75
+    file_terms: float = 0.7
     file_vectors: float = 1.0
     coherence: float = 0.1
-    path_words: float = 0.6
+    path_words: float = 0.4
     path_name: float = 0.4
     definition_asked: float = 3.0  # the question is a name
     definition_quoted: float = 1.5  # the question has a name in it
+    definition_capitalised: float = 0.6  # a word with a capital is the exact name
     centrality: float = 0.1
     test: float = 0.7
-    example: float = 0.8
+    example: float = 0.7
     legacy: float = 0.7
     docs: float = 0.6
-    config: float = 0.8
+    config: float = 0.7
     later_chunk: float = 0.1
 
     def of_list(self, name: str) -> float:
@@ -140,7 +141,11 @@ def coherence(files: Rows, scores: Floats) -> Floats:
 
 
 def path_match(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) -> Floats:
-    """(p,) share of question words in the path, and share of file-name words in the question."""
+    """(p,) share of question words in the path, and share of file-name words in the question.
+
+    "How is it used" says nothing about a path, but a file `impls.rs` is about implementations: words about asking
+    count for the name only.
+    """
     wanted = wording.stem_words
     value: dict[int, float] = {}
     for file_row in np.unique(files):
@@ -149,7 +154,7 @@ def path_match(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) 
         path_words = frozenset(stems(terms(path)))
         name_words = stems(terms(name))
         covered = sum(_has(word, path_words) for word in wanted) / max(1, len(wanted))
-        named = sum(_has(word, wanted) for word in name_words) / max(1, len(name_words))
+        named = sum(_has(word, wording.all_stem_words) for word in name_words) / max(1, len(name_words))
         value[int(file_row)] = weights.path_words * covered + weights.path_name * named
     return np.array([value[int(file_row)] for file_row in files], np.float32)
 
@@ -167,21 +172,30 @@ def definition_match(corpus: Corpus, chunks: Rows, wording: Wording, weights: We
     """(p,) what it is worth that a chunk defines a name of the question.
 
     Classes come before methods, the exact case before others, and of several definitions of one name (overloads,
-    partial classes, declarations beside the implementation) the longest first.
+    partial classes, declarations beside the implementation) the longest first. A word that only has a capital
+    counts where something is called exactly so, and for less: it may just begin the sentence.
     """
     result = np.zeros(len(chunks), np.float32)
-    worth = weights.definition_asked if wording.is_name else weights.definition_quoted
+    quoted = weights.definition_asked if wording.is_name else weights.definition_quoted
     for name in wording.names:
-        found = list(_definitions(corpus, chunks, name))
-        longest = max((definition.end_line - definition.start_line + 1 for _, definition in found), default=1)
-        for place, definition in found:
-            value = worth * _KIND_RANK.get(definition.kind, _OTHER_KIND_RANK)
-            value *= 1.0 if definition.name == name.last else 0.85
+        for place, definition, value in _valued(list(_definitions(corpus, chunks, name))):
+            value *= quoted if definition.name == name.last else 0.85 * quoted
             if "." in name.qualified and not _ends_with(definition.qualified_name, name.qualified):
                 value *= 0.7
-            length = np.log1p(definition.end_line - definition.start_line + 1) / np.log1p(longest)
-            result[place] = max(result[place], value * (0.8 + 0.2 * length))
+            result[place] = max(result[place], value)
+    for word in wording.capitalised:
+        exact = [found for found in _definitions(corpus, chunks, Name(word, word)) if found[1].name == word]
+        for place, _, value in _valued(exact):
+            result[place] = max(result[place], weights.definition_capitalised * value)
     return result
+
+
+def _valued(found: Sequence[tuple[int, DefinitionRecord]]) -> Iterator[tuple[int, DefinitionRecord, float]]:
+    """With a value in (0, 1]: by kind, and by length against the longest of them."""
+    lengths = [definition.end_line - definition.start_line + 1 for _, definition in found]
+    for (place, definition), length in zip(found, lengths, strict=True):
+        share = float(np.log1p(length) / np.log1p(max(lengths)))
+        yield place, definition, _KIND_RANK.get(definition.kind, _OTHER_KIND_RANK) * (0.8 + 0.2 * share)
 
 
 def _definitions(corpus: Corpus, chunks: Rows, name: Name) -> Iterator[tuple[int, DefinitionRecord]]:

@@ -14,6 +14,7 @@ from indexing.tokenizing import STOP_WORDS, stems, term_hash, terms
 
 # Long pasted text: the first words say what is asked, and BM25 over thousands of terms only costs time.
 MAX_QUERY_TERMS = 64
+MAX_NAMED_CHARS = 1000
 
 # Words of questions about code that say nothing about which code.
 _ASKING = frozenset(
@@ -24,6 +25,7 @@ _ASKING = frozenset(
 ASKING_WEIGHT = 0.5
 
 _NAME = re.compile(r"`([^`\s]{2,80})`|([A-Za-z_$][\w$]*(?:(?:::|->|[.#/])[A-Za-z_$][\w$]*)*)(\(\))?")
+_CAPITALISED = re.compile(r"\b[A-Z][A-Za-z0-9]+\b")
 _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2,}[a-z]")
 
 
@@ -43,7 +45,9 @@ class Wording:
     stems: dict[int, float]  # term hash -> weight
     terms: dict[int, float]
     stem_words: frozenset[str]  # distinct content stems, for path coverage
+    all_stem_words: frozenset[str]  # with the words about asking: a file may be called `find` or `impls`
     names: tuple[Name, ...]
+    capitalised: tuple[str, ...]  # words that may be the names of types, or only begin a sentence: "Abort", "Sessions"
     is_name: bool  # the question is a name and nothing else
 
 
@@ -61,7 +65,9 @@ def wording(text: str, *, without: Collection[str] = ()) -> Wording:
         stems=_weighted(stemmed, weak),
         terms=_weighted(plain, set(_ASKING)),
         stem_words=frozenset(stemmed) - weak or frozenset(stemmed),
+        all_stem_words=frozenset(stemmed),
         names=names,
+        capitalised=tuple(_capitalised(text, without, names)),
         is_name=len(text.split()) == 1 and bool(names),
     )
 
@@ -89,6 +95,17 @@ def _names(text: str, without: Collection[str]) -> list[Name]:
         if last and last.lower() not in without and last.lower() not in STOP_WORDS:
             found.setdefault(qualified.lower(), Name(qualified, last))
     return list(found.values())
+
+
+def _capitalised(text: str, without: Collection[str], names: Collection[Name]) -> list[str]:
+    """Words written with a capital that are not names already. Whether they are names, only the definitions can say."""
+    passed = {name.last for name in names}
+    words = dict.fromkeys(_CAPITALISED.findall(text[:MAX_NAMED_CHARS]))
+    return [
+        word
+        for word in words
+        if word not in passed and not {word.lower()} & (_ASKING | STOP_WORDS) and word.lower() not in without
+    ]
 
 
 def _looks_like_name(word: str) -> bool:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search.ranking import WEIGHTS, definition_match, priors, rank, saturate
+from search.ranking import WEIGHTS, definition_match, path_match, priors, rank, saturate
 from search.retrieval import Query, retrieve
 from search.wording import wording
 from tests.search.conftest import Indexed, corpus_of
@@ -68,6 +68,28 @@ def test_it_values_the_exact_name_and_the_qualified_one_most(indexed: Indexed) -
     values = definition_match(corpus, chunks, wording("Response.cookie"), WEIGHTS)
     by_symbol = {corpus.record(int(row))[1].symbol: value for row, value in zip(chunks, values, strict=True) if value}
     assert max(by_symbol, key=by_symbol.__getitem__).startswith("Response")
+
+
+def test_it_takes_a_word_with_a_capital_for_the_name_of_exactly_that_type(indexed: Indexed) -> None:
+    corpus = corpus_of(
+        indexed("acme/web", {"a.py": "class Abort:\n    x = 1\n", "b.py": "def abort():\n    return 1\n"})
+    )
+    chunks = np.arange(corpus.chunk_count)
+
+    def valued(question: str) -> set[str]:
+        values = definition_match(corpus, chunks, wording(question), WEIGHTS)
+        return {corpus.record(int(row))[1].symbol for row, value in zip(chunks, values, strict=True) if value}
+
+    assert valued("Abort error and how it is thrown") == {"Abort"}
+    assert valued("how is an error made to abort") == set()
+
+
+def test_it_counts_words_about_asking_for_the_name_of_a_file(indexed: Indexed) -> None:
+    corpus = corpus_of(indexed("acme/web", {"impls.py": "x = 1\n", "types.py": "x = 1\n", "use.py": "x = 1\n"}))
+    files = np.array([[corpus.path(row) for row in range(3)].index(path) for path in (b"impls.py", b"types.py")])
+    impls, types = path_match(corpus, files, wording("standard implementations of Serialize"), WEIGHTS)
+    assert impls == pytest.approx(WEIGHTS.path_name)
+    assert types == 0
 
 
 def test_it_ranks_nothing_from_an_empty_pool(indexed: Indexed) -> None:

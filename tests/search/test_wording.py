@@ -23,6 +23,19 @@ def test_it_finds_the_names_a_question_quotes(question: str, expected: list[Name
     assert list(wording(question).names) == expected
 
 
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Abort error and Sessions", ("Abort", "Sessions")),
+        ("Explain how Storage works", ("Storage",)),  # a word about asking is no name, whatever it begins
+        ("what is BaseModel", ()),  # a name already
+        ("How are sessions stored", ()),
+    ],
+)
+def test_it_keeps_words_with_a_capital_apart(question: str, expected: tuple[str, ...]) -> None:
+    assert wording(question).capitalised == expected
+
+
 @pytest.mark.parametrize(("question", "is_name"), [("response", True), ("HttpClient", True), ("http client", False)])
 def test_it_takes_a_single_word_as_a_name(question: str, is_name: bool) -> None:
     assert wording(question).is_name is is_name
