@@ -27,7 +27,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.stack import Stack
+from tests.stack import PROJECT, Stack
 from tests.stub_llm_server import serve
 
 QUESTIONS = (
@@ -208,6 +208,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=20, help="readers that follow an answer all the time")
     parser.add_argument("--searches", type=int, default=0, help="only so many searches, without a time")
     parser.add_argument("--data", type=Path, help="a data folder with a SQLite database, such as one of `simulate`")
+    parser.add_argument("--repository", type=Path, default=PROJECT, help="indexed first, unless --data is given")
     parser.add_argument("--url", default="", help="of a server that runs already")
     parser.add_argument("--token", default="", help="for that server, with the scopes read and ask")
     parser.add_argument("--word-seconds", type=float, default=0.1, help="between two words of the scripted model")
@@ -227,15 +228,8 @@ def main() -> None:
         database, broker = os.environ.get("TEST_DATABASE_URL", ""), os.environ.get("TEST_BROKER_URL", "")
         with Stack(Path(folder), database_url=database, broker_url=broker or "filesystem://", **settings) as stack:
             if not options.data:
-                stack.wait_until_indexed(_own_checkout(stack), seconds=1800)
+                stack.manage("index_repository", str(options.repository))
             print(json.dumps(drive(stack, options), indent=1))
-
-
-def _own_checkout(stack: Stack) -> int:
-    from tests.stack import PROJECT
-
-    stack.manage("index_repository", str(PROJECT))
-    return int(stack.api("GET", "/repositories")["items"][0]["id"])
 
 
 def _allow_many_files() -> None:
