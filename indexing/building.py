@@ -23,7 +23,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from indexing import embedding, git, leases, queueing
+from indexing import embedding, git, leases, progress, queueing
 from indexing.collecting import Collected, collect, display
 from indexing.compacting import compact
 from indexing.describing import DescribeBudget
@@ -38,7 +38,7 @@ from indexing.errors import (
     MissingObject,
     VectorsUnavailable,
 )
-from indexing.index_format import Coverage, Manifest, OpenIndex, ProfileInfo, Segment, SegmentInfo
+from indexing.index_format import Coverage, Manifest, ModelInfo, OpenIndex, ProfileInfo, Segment, SegmentInfo
 from indexing.index_writing import (
     PartWriter,
     new_folder_id,
@@ -212,7 +212,8 @@ def _end(index: Index, lease: leases.Lease, state: Job.State, status: Index.Stat
         if not lease.end(state):
             return
         index.status, index.error, index.finished_at = status, error, timezone.now()
-        index.save(update_fields=["status", "error", "finished_at"])
+        where = () if state == Job.State.DONE else progress.FIELDS  # exactly where it stopped
+        index.save(update_fields=["status", "error", "finished_at", *where])
         if state == Job.State.DONE and Job.objects.filter(index=index, again=True).exists():
             request_build(index.repository)
 
@@ -318,13 +319,18 @@ class _Build:
         if not searchable:
             self.publish_words()
         self.turn_seconds = max(TURN_SECONDS, TURN_FACTOR * (time.monotonic() - self.started))
-        embedder = self.load_embedder()
-        with self.vector_cache(embedder, before) as cache:
+        model = self.model()
+        with self.vector_cache(model, before) as cache:
             vectoriser = Vectoriser(
-                embedder, cache, suspects=self.suspects, check=self.check_turn, on_progress=self.chunks_done
+                self.load_embedder,
+                cache,
+                model,
+                suspects=self.suspects,
+                check=self.check_turn,
+                on_progress=self.chunks_done,
             )
             segments = self.vectorise(vectoriser, open_segments(self.directory, collected.segments))
-            self.publish_vectors(embedder, segments, collected)
+            self.publish_vectors(model, segments, collected)
             self.fill_vectors()
             self.describe(vectoriser)
             cache.discard_partial()
@@ -392,8 +398,8 @@ class _Build:
         current = self.repository.current_index
         if before is None or current is None or current.pk != before.index_id:
             return None
-        base = published_base(self.directory, before, self.load_embedder().info, fingerprint=self.manifest.chunking)
-        if base is None:
+        base = published_base(self.directory, before, fingerprint=self.manifest.chunking)
+        if base is None or before.model is None or not embedding.is_current(before.model, self.load_embedder):
             return None
         skipped = sum(current.skipped.values())
         return plan_update(base, self.mirror_path, self.index.commit, skipped=skipped)
@@ -472,23 +478,27 @@ class _Build:
         self.index.lexical_at = self.index.lexical_at or timezone.now()
         self._make_current()
 
-    def vector_cache(self, embedder: Embedder, before: Manifest | None) -> VectorCache:
+    def model(self) -> ModelInfo:
+        """Of an update that of its base: loading it takes seconds, and there may be nothing to embed."""
+        base = self.update.base.manifest.model if self.update is not None else None
+        return base or self.load_embedder().info
+
+    def vector_cache(self, model: ModelInfo, before: Manifest | None) -> VectorCache:
         """What need not be embedded: an update looks into the rows it replaces, a whole build into the whole index."""
         if self.update is None:
             published = reusable_index(OpenIndex(self.directory, before)) if before else None
-            return VectorCache(self.directory, embedder.info, published=published)
-        cache = VectorCache(self.directory, embedder.info, published=None)
+            return VectorCache(self.directory, model, published=published)
+        cache = VectorCache(self.directory, model, published=None)
         offer_gone_vectors(self.update, cache)
         return cache
 
     def vectorise(self, vectoriser: Vectoriser, segments: list[Segment]) -> list[SegmentInfo]:
         self.index.chunks_done = self._kept_chunks()
         self.progress.start(Index.Step.EMBED)
-        too_long = vectoriser.embedder.too_long
         done = vectoriser.vectorise(self.mirror_path, segments, directory=self.directory, suffix=self._suffix())
         if vectoriser.left_out:
             self.progress.warn(f"Found by words only, not by meaning: {_names(vectoriser.left_out)}.")
-        if cut := vectoriser.embedder.too_long - too_long:
+        if cut := vectoriser.too_long:
             self.progress.warn(f"{cut} texts were longer than the embedding model reads; their ends do not count.")
         return done
 
@@ -502,12 +512,12 @@ class _Build:
             self.progress.embedded(chunks)
         self.progress.at(display(path))
 
-    def publish_vectors(self, embedder: Embedder, segments: list[SegmentInfo], collected: Collected) -> None:
+    def publish_vectors(self, model: ModelInfo, segments: list[SegmentInfo], collected: Collected) -> None:
         self.progress.start(Index.Step.PUBLISH)
         if self.update is not None:
             segments = kept_segments(self.directory, self.update, suffix=self._suffix()) + segments
             segments = compact(self.directory, segments, segment_id=new_folder_id(self.index.pk))
-        self.manifest = replace(self.manifest, model=embedder.info, segments=tuple(segments))
+        self.manifest = replace(self.manifest, model=model, segments=tuple(segments))
         self.manifest = replace(self.manifest, coverage=self._coverage())
         self.manifest = replace(self.manifest, profile=self._whole_profile(collected))
         self._publish()

@@ -151,6 +151,16 @@ def configured_model(model: ModelInfo) -> bool:
     )
 
 
+def is_current(model: ModelInfo, load: Callable[[], Embedder]) -> bool:
+    """Whether these vectors are of the model that the settings name. It is loaded only when its files do not tell.
+
+    Raises EmbeddingError.
+    """
+    if configured_model(model) and model.revision == _revision(_weights_folder(settings.EMBEDDING_MODEL), model.id):
+        return True
+    return load().info == model
+
+
 _loaded: dict[tuple[object, ...], Embedder] = {}
 _loading = threading.Lock()
 

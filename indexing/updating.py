@@ -24,7 +24,6 @@ from indexing.git import BlobReader, TreeEntry
 from indexing.index_format import (
     VECTOR_LISTS,
     Manifest,
-    ModelInfo,
     OpenIndex,
     ReadmeSpan,
     Segment,
@@ -65,11 +64,9 @@ class Update:
         return max(len(self.entries), sum(map(len, self.gone.values())))
 
 
-def published_base(
-    directory: Path, manifest: Manifest | None, model: ModelInfo, *, fingerprint: str
-) -> OpenIndex | None:
-    """The published index, which can be opened, when new segments may stand beside its own; else None."""
-    if manifest is None or manifest.model != model or manifest.chunking != fingerprint:
+def published_base(directory: Path, manifest: Manifest | None, *, fingerprint: str) -> OpenIndex | None:
+    """The published index, which can be opened, when new segments of its model may stand beside its own; else None."""
+    if manifest is None or manifest.model is None or manifest.chunking != fingerprint:
         return None
     if manifest.coverage.lexical < 1 or not manifest.coverage.vectors:
         return None

@@ -13,6 +13,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from indexing.context import EmbeddedTexts, embedded_texts, file_text
 from indexing.embedding import Embedder, forget_embedders
 from indexing.errors import EmbeddingError
 from indexing.git import BlobReader
-from indexing.index_format import CHUNK_DTYPE, SEGMENTS, VECTOR_LISTS, Segment, SegmentInfo
+from indexing.index_format import CHUNK_DTYPE, SEGMENTS, VECTOR_LISTS, ModelInfo, Segment, SegmentInfo
 from indexing.index_writing import PartWriter, VectorListWriter, with_parts
 from indexing.suspects import Suspects
 from indexing.vector_cache import TextHasher, VectorCache
@@ -96,22 +97,35 @@ class Vectoriser:
 
     def __init__(
         self,
-        embedder: Embedder,
+        load_embedder: Callable[[], Embedder],
         cache: VectorCache,
+        model: ModelInfo,
         *,
         suspects: Suspects,
         check: Callable[[], None],
         on_progress: Callable[[int, bool, bytes], None],
     ) -> None:
-        self.embedder = embedder
+        self._load_embedder = load_embedder
         self.cache = cache
         self.left_out: list[bytes] = []  # files without vectors
-        self._hasher = TextHasher(embedder.info)
+        self._hasher = TextHasher(model)
         self._suspects = suspects
         self._check = check
         self._on_progress = on_progress
         self._waiting: dict[bytes, _Waiting] = {}
         self._batches = 0
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """Loaded when there is a text to embed."""
+        embedder = self._load_embedder()
+        self._too_long_before = embedder.too_long
+        return embedder
+
+    @property
+    def too_long(self) -> int:
+        """How many texts the model has cut."""
+        return self.embedder.too_long - self._too_long_before if "embedder" in vars(self) else 0
 
     def vectorise(
         self, mirror_path: Path, segments: Sequence[Segment], *, directory: Path, suffix: str
@@ -217,8 +231,9 @@ class Vectoriser:
         if worker.is_alive():
             forget_embedders()
             raise EmbeddingError(
-                f"The embedding model did not answer within {settings.EMBEDDING_TIMEOUT_SECONDS} s ({where}). "
-                "Retry goes on from there; EMBEDDING_TIMEOUT_SECONDS allows more time."
+                f"Indexing failed at step embedding, {where}: the model did not answer within "
+                f"{settings.EMBEDDING_TIMEOUT_SECONDS} s. Retry goes on from there; EMBEDDING_TIMEOUT_SECONDS allows "
+                "more time."
             )
         if errors:
             raise errors[0]

@@ -228,16 +228,26 @@ def test_it_leaves_nothing_of_earlier_attempts(repository: Repository, monkeypat
     assert not (repository.index_path / "partial").exists()
 
 
-def test_it_ends_a_batch_that_never_comes_back(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, settings: Settings
+def test_it_ends_a_batch_that_never_comes_back_and_resumes(
+    tmp_path: Path, embedder: StubEmbedder, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    settings.EMBEDDING_TIMEOUT_SECONDS = 0.2
-    settings.EMBEDDING_BATCH = 2
-    stub = StubEmbedder(hang_at=2)
+    modules = {f"m{number}.py": f"def f{number}():\n    return {number}\n" for number in range(50)}
+    repository = make_repository("acme/hangs", url=str(make_repo(tmp_path, {**modules}, name="hangs")))
+    settings.EMBEDDING_TIMEOUT_SECONDS = 0.5
+    settings.EMBEDDING_BATCH = 3
+    stub = StubEmbedder(hang_at=30)
     _use(monkeypatch, stub)
-    with pytest.raises(IndexingError, match=r"did not answer within 0.2 s \(batch 2, file .*\). Retry goes on"):
+    said = r"failed at step embedding, batch 30, file m\d+.py: the model did not answer within 0.5 s. Retry goes on"
+    with pytest.raises(IndexingError, match=said):
         build_now(repository)
     stub.released.set()
+    row = Index.objects.get(repository=repository)
+    assert (row.status, row.step, row.files_done, row.chunks_known) == ("failed", "embed", 50, 50)
+    _use(monkeypatch, embedder)
+    build_now(repository)
+    assert len(stub.texts) == 29 * 3
+    assert not set(stub.texts) & set(embedder.texts)
+    assert embedder.batches >= 20
 
 
 def test_it_stops_when_asked(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

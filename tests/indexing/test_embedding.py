@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from pytest_django import Settings
 
 from indexing import embedding
-from indexing.embedding import Embedder, get_embedder, unit_rows
+from indexing.embedding import Embedder, get_embedder, is_current, unit_rows
 from indexing.errors import EmbeddingError
+from indexing.index_format import ModelInfo
 
 
 class _Tokenizer:
@@ -132,3 +134,24 @@ def test_it_loads_the_packaged_model() -> None:
     assert documents[0] @ query > documents[1] @ query
     assert embedder.count_tokens("word " * 300) == 302
     assert get_embedder() is embedder
+
+
+def test_it_knows_the_model_by_its_files(settings: Settings) -> None:
+    info = get_embedder().info
+    assert is_current(info, _never_loaded)
+    settings.EMBEDDING_QUERY_PROMPT = "query: "
+    assert not is_current(info, lambda: _With(replace(info, query_prompt="query: ")))  # type: ignore[arg-type]
+
+
+def test_it_asks_the_model_itself_when_its_files_differ() -> None:
+    info = get_embedder().info
+    assert not is_current(replace(info, revision="0" * 16), lambda: _With(info))  # type: ignore[arg-type]
+
+
+class _With:
+    def __init__(self, info: ModelInfo) -> None:
+        self.info = info
+
+
+def _never_loaded() -> Embedder:
+    raise AssertionError

@@ -112,6 +112,17 @@ def test_it_reads_only_the_file_that_changed(
     _assert_like_a_clean_build(repository, repo)
 
 
+def test_it_loads_no_model_when_nothing_is_to_embed(
+    repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "is_current", lambda *_: True)
+    monkeypatch.setattr(embedding, "get_embedder", lambda: pytest.fail("it was loaded"))
+    _update(repository)
+    commit_files(repo, {"pkg/m3.py": None})
+    index = _update(repository)
+    assert (index.manifest.commit, index.manifest.files) == (head(repo), 8)
+
+
 def test_it_embeds_only_the_texts_of_a_file_that_are_new(
     repository: Repository, repo: Path, embedder: StubEmbedder
 ) -> None:
