@@ -69,7 +69,7 @@ def _file_box(items: Sequence[Evidence], passages: dict[int, PassageView], chips
 def _passage(item: Evidence, passage: PassageView | None, chips: dict[int, markdown.Chip]) -> str:
     symbol = item.citation.symbol if item.citation is not None else ""
     chip = markdown.chip_html(item.number, chips.get(item.number))
-    head = f'<li class="gap">{chip}<b>{visible(symbol)}</b></li>\n'
+    head = f'<li class="gap">{chip}<strong>{visible(symbol)}</strong></li>\n'
     if passage is None:
         return head + '<li class="gap">This passage cannot be read from the mirror any more.</li>\n'
     more = f'<li class="gap">{passage.hidden_lines} more lines</li>\n' if passage.hidden_lines else ""

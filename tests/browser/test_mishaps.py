@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
-import socket
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Person, _start, _wait_until_healthy, manage
+from tests.browser.conftest import Person, manage
 from tests.browser.test_code import ask_and_wait
 from tests.browser.test_whole_job import TEXT, ask
 
@@ -152,32 +150,3 @@ def test_it_goes_on_after_the_stream_was_cut(lead: Person, indexed: str) -> None
     wait_for_answers(page, 1)
     assert page.locator(".prose").inner_text().count("Orders are cancelled") == 1
     assert page.evaluate("window.sources.length") >= 3
-
-
-def test_it_keeps_what_was_written_when_the_server_restarts(lead: Person, indexed: str, tmp_path: Path) -> None:
-    """A second web process on the same data, so that the others go on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    web = ["uvicorn", "assistant.asgi:application", "--port", str(port), "--log-level", "warning"]
-    url, log = f"http://127.0.0.1:{port}", (tmp_path / "log").open("wb")
-    process = _start([*web, "--timeout-graceful-shutdown", "1"], lead.server.environment, log)
-    page = lead.page
-    try:
-        _wait_until_healthy(f"{url}/healthz", tmp_path / "log")
-        lead.server.model.script = [(200, {}, "Orders are cancelled " + "slowly " * 400)]
-        page.goto(url)
-        page.fill("#q", "How is an order cancelled?")
-        page.press("#q", "Enter")
-        expect(page.locator(".prose")).to_contain_text("slowly", timeout=60_000)  # the first search loads the model
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=20)
-        process = _start(web, lead.server.environment, log)
-        expect(page.locator(".banner--bad")).to_contain_text("The server restarted", timeout=30_000)
-        expect(page.locator(".prose")).to_contain_text("Orders are cancelled slowly")
-        expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    finally:
-        process.kill()
-        process.wait()
-        log.close()
-        lead.complaints[:] = [said for said in lead.complaints if "ERR_CONNECTION_REFUSED" not in said]
