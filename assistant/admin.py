@@ -10,6 +10,8 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -18,7 +20,7 @@ from assistant import tokens
 from assistant.audit import AuditEventAdmin
 from assistant.models import ApiToken, Citation, Conversation, Feedback, Message
 from indexing.access import Principal
-from indexing.admin import RecordAdmin
+from indexing.admin import AuditedAdmin, RecordAdmin
 from indexing.audit import record
 from indexing.models import AuditEvent, Repository
 
@@ -33,7 +35,18 @@ def readable_conversations(request: HttpRequest) -> QuerySet[Conversation]:
     return Conversation.objects.filter(~Exists(hidden.filter(message__conversation=OuterRef("pk"))))
 
 
+class PeopleAdmin(AuditedAdmin, UserAdmin):
+    """As Django has it, and what is changed is in the audit log."""
+
+
+class GroupsAdmin(AuditedAdmin, GroupAdmin):
+    """The same for groups."""
+
+
 admin.site.register(AuditEvent, AuditEventAdmin)
+admin.site.unregister([User, Group])
+admin.site.register(User, PeopleAdmin)
+admin.site.register(Group, GroupsAdmin)
 
 
 class QuestionsAdmin(RecordAdmin):

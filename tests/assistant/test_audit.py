@@ -83,3 +83,12 @@ def test_it_exports_cells_that_no_spreadsheet_runs(client: Client) -> None:
     lines = client.post(LIST, chosen).content.decode().splitlines()
     assert lines[0] == "at,actor,action,target,detail"
     assert "\"'=HYPERLINK(" in lines[1]
+
+
+def test_it_records_rights_and_passwords_without_their_values(client: Client) -> None:
+    client.force_login(make_user("root", is_staff=True, is_superuser=True))
+    person = make_user("ana")
+    form = {"password1": "correct-horse-battery", "password2": "correct-horse-battery", "usable_password": "true"}
+    client.post(f"/admin/auth/user/{person.pk}/password/", form)
+    client.post("/admin/auth/group/add/", {"name": "payments"})
+    assert events() == [("root", "user changed", "Changed password."), ("root", "group added", "")]
