@@ -19,7 +19,7 @@ from indexing.models import Organisation, Repository
 from indexing.sources import NO_SOURCE, check_ref
 
 MAX_FILE_MEGABYTES = 50  # of one file, whatever a repository's settings say
-AUTOMATIC = ("", "everyone who can sign in; only you when it needs a login")
+AUTOMATIC = ("", "everyone, or with a login only you")
 
 
 class HiddenText(forms.Textarea):
