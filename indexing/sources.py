@@ -85,6 +85,9 @@ def _parse_path(text: str, roots: Sequence[Path]) -> Source:
         path = Path(text).expanduser().resolve(strict=True)
     except (OSError, RuntimeError) as error:
         raise InvalidSource(f"{text[:200]!r} does not exist on this server.") from error
+    if path.is_relative_to(Path(settings.DATA_DIR).resolve()):
+        # Mirrors of private repositories lie there, and who may read those is not decided by a path.
+        raise InvalidSource(f"{text[:200]!r} is among this server's own data. Add the repository by its own address.")
     if not any(path.is_relative_to(root) for root in roots):
         allowed = ", ".join(str(root) for root in roots) or "none"
         raise InvalidSource(

@@ -92,6 +92,9 @@ def test_it_has_no_serious_violation_on_any_page(lead: Person, indexed: str) -> 
     problems += check(page, "folder")
     message = page.locator("[data-answer]").first.get_attribute("data-answer")
     pages = ("/", "/repositories/", "/search/?q=cancel", "/dashboard/", "/evaluation/", "/account/tokens/")
+    page.goto("/repositories/")
+    readers = str(page.locator("a[href$='/settings/']").first.get_attribute("href"))
+    pages = (*pages, readers, "/repositories/organisations/")
     for url in (*pages, shared, f"/evaluation/add/{message}/", "/admin/", "/admin/indexing/repository/"):
         page.goto(url)
         problems += check(page, url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -75,6 +76,20 @@ def test_it_refuses_a_dangerous_source_at_every_door(source: str, user: User, st
 def test_it_refuses_a_dangerous_source_at_the_shell(source: str) -> None:
     with pytest.raises(CommandError):
         call_command("index_repository", "--", source)
+    assert not Mirror.objects.exists()
+
+
+def test_it_gives_nobody_a_private_repository_by_the_path_of_its_mirror(
+    tmp_path: Path, settings: Settings, staff_client: Client
+) -> None:
+    """The data folder may lie below a root that staff may add repositories from."""
+    mirror = Path(settings.DATA_DIR) / "mirrors" / "1.git"
+    mirror.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(mirror)
+    for path in (mirror, tmp_path / "link", mirror / ".." / "1.git"):
+        refused = staff_client.post("/repositories/add/", {"source": str(path)})
+        assert refused.status_code == 422
+        assert "own data" in refused.content.decode()
     assert not Mirror.objects.exists()
 
 
