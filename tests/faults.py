@@ -85,7 +85,7 @@ class Ledger:
             time.sleep(0.5)
         raise AssertionError("the repository was never taken")
 
-    def settle(self, *, seconds: float = 240.0) -> float:
+    def settle(self, *, seconds: float = 900.0) -> float:
         """Until nothing is under way any more."""
         return self.stack.wait_for(self._is_settled, seconds=seconds)
 
@@ -231,7 +231,7 @@ def kills(count: int = 50) -> Outcome:
 
         def load() -> None:
             number = 0
-            while not stopping.wait(0.4):
+            while not stopping.wait(1.0):
                 number += 1
                 ledger.ask()
                 if number % 5 == 0:

@@ -69,9 +69,13 @@ class Stack:
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
         self.manage("migrate", "--verbosity", "0")
         self.token = self.manage("shell", "--verbosity", "0", "--command", _SETUP).strip()
-        for name in ("web", "builds", "answers"):
-            self.start(name)
-        self.wait_until_ready()
+        try:
+            for name in ("web", "builds", "answers"):
+                self.start(name)
+            self.wait_until_ready()
+        except BaseException:  # nothing may be left that would take messages of the next one
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
