@@ -240,7 +240,6 @@ def test_it_ends_a_batch_that_never_comes_back_and_resumes(
     said = r"failed at step embedding, batch 30, file m\d+.py: the model did not answer within 0.5 s. Retry goes on"
     with pytest.raises(IndexingError, match=said):
         build_now(repository)
-    stub.released.set()
     row = Index.objects.get(repository=repository)
     assert (row.status, row.step, row.files_done, row.chunks_known) == ("failed", "embed", 50, 50)
     _use(monkeypatch, embedder)
@@ -248,6 +247,7 @@ def test_it_ends_a_batch_that_never_comes_back_and_resumes(
     assert len(stub.texts) == 29 * 3
     assert not set(stub.texts) & set(embedder.texts)
     assert embedder.batches >= 20
+    stub.released.set()
 
 
 def test_it_stops_when_asked(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
