@@ -59,13 +59,13 @@ def installed() -> bool:
     return importlib.util.find_spec("mcp") is not None
 
 
-def make_server() -> MCPServer[Any]:
-    """The tools, read by whoever `current_caller` is."""
+def make_server(secret: str = "") -> MCPServer[Any]:
+    """The tools, used by whoever `current_caller` is; with `secret` by its token, which is checked at each call."""
     from mcp.server.mcpserver import MCPServer
 
     server: MCPServer[Any] = MCPServer("codebase-assistant", instructions=INSTRUCTIONS)
     for tool in (search_code, read_code, list_repositories, ask):
-        server.add_tool(_answering(tool), structured_output=False)
+        server.add_tool(_answering(tool, secret), structured_output=False)
     return server
 
 
@@ -184,18 +184,30 @@ def _caller(authorization: str) -> TokenCaller | tokens.Allowance | None:
     return allowance if allowance.refusal else caller
 
 
-def _answering(tool: Callable[Arguments, Awaitable[str]]) -> Callable[Arguments, Awaitable[str]]:
+def _answering(tool: Callable[Arguments, Awaitable[str]], secret: str = "") -> Callable[Arguments, Awaitable[str]]:
     """What we raise on purpose is told to the agent; a bug is not."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @functools.wraps(tool)
     async def answering(*arguments: Arguments.args, **options: Arguments.kwargs) -> str:
         try:
+            if secret:
+                current_caller.set(await in_thread(_holder_of, secret))
             return await tool(*arguments, **options)
         except (AssistantError, IndexingError, SearchError, Http404, HttpError) as error:
             raise ToolError(str(error)) from error
 
     return answering
+
+
+def _holder_of(secret: str) -> TokenCaller:
+    """Raises HttpError for a token that ended meanwhile, or has used up its requests."""
+    caller = _caller(f"Bearer {secret}")
+    if caller is None:
+        raise HttpError(401, "The token in MCP_TOKEN was revoked or has expired. Make another one.")
+    if isinstance(caller, tokens.Allowance):
+        raise HttpError(429, caller.refusal)
+    return caller
 
 
 async def _send_error(send: Send, status: int, code: str, message: str, *, retry: int = 0) -> None:

@@ -120,6 +120,7 @@ PAGES = {
     "revoke_token": ("owner", "POST", ""),
     "slack_account": ("signed in", "POST", ""),
     "unlink_slack_account": ("owner", "POST", ""),
+    "command_line": ("everyone", "GET", ""),
     "sign_in": ("everyone", "GET", ""),
     "sign_in_link": ("everyone", "GET", ""),
     "sign_out": ("signed in", "POST", ""),

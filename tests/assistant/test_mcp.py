@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db import connection
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from pytest_django import Settings
 
@@ -25,6 +29,7 @@ from tests.assistant.scripted import SESSIONS, hit_for, real_repository, script_
 from tests.factories import make_repository
 
 pytestmark = pytest.mark.django_db(transaction=True)
+PROJECT = Path(__file__).resolve().parents[2]
 ADDRESS = "http://localhost/mcp"
 TOOLS = {"search_code", "read_code", "list_repositories", "ask"}
 
@@ -223,3 +228,53 @@ def test_it_says_what_the_command_lacks(monkeypatch: pytest.MonkeyPatch, setting
     monkeypatch.setattr(mcp, "installed", lambda: False)
     with pytest.raises(CommandError, match="extra"):
         call_command("mcp")
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the other process opens the test database by its file")
+async def test_it_serves_the_official_client_over_stdio(
+    secret: str, repository: Repository, hit: Hit, settings: Settings
+) -> None:
+    """In a process of its own; a token that is revoked ends the next call."""
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-c", _STDIO],
+        cwd=PROJECT,
+        env={
+            **os.environ,
+            "DATABASE_URL": f"sqlite:///{settings.DATABASES['default']['NAME']}",
+            "DATA_DIR": str(settings.DATA_DIR),
+            "DJANGO_SETTINGS_MODULE": "assistant.settings",
+            "MCP_TOKEN": secret,
+        },
+    )
+    async with Client(server) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
+        failed, text = await text_of(client, "search_code", question="sign")
+        assert not failed
+        assert text.startswith(f"[1] acme/web src/sessions.py:{hit.start_line}-")
+        place = {"repository_id": repository.pk, "commit": hit.commit, "path": "src/sessions.py"}
+        _failed, text = await text_of(client, "read_code", **place, start_byte=hit.start_byte, end_byte=hit.end_byte)
+        assert "def sign(value: str) -> str:" in text
+        assert "acme/web" in (await text_of(client, "list_repositories"))[1]
+        failed, text = await text_of(client, "ask", question="How is it signed?")
+        assert not failed
+        assert "[1] acme/web src/sessions.py" in text
+        await ApiToken.objects.aupdate(revoked_at="2024-01-01T00:00:00Z")
+        failed, text = await text_of(client, "list_repositories")
+        assert failed
+        assert "was revoked" in text
+
+
+_STDIO = """
+import django
+
+django.setup()
+from django.core.management import call_command
+from indexing.models import Repository
+from search import pipeline
+from tests.assistant.scripted import ScriptedSearch, hit_for
+
+hit = hit_for(Repository.objects.get(), "src/sessions.py", "def sign(value: str) -> str:")
+pipeline.search = ScriptedSearch((hit,))
+call_command("mcp")
+"""

@@ -21,7 +21,7 @@ class Command(BaseCommand):
         if not mcp.installed():
             raise CommandError(mcp.MISSING)
         mcp.current_caller.set(_caller())
-        asyncio.run(mcp.make_server().run_stdio_async())
+        asyncio.run(mcp.make_server(settings.MCP_TOKEN).run_stdio_async())
 
 
 def _caller() -> TokenCaller:
