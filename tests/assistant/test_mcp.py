@@ -247,7 +247,7 @@ async def test_it_serves_the_official_client_over_stdio(
             "MCP_TOKEN": secret,
         },
     )
-    async with Client(server) as client:
+    async with Client(server, read_timeout_seconds=60) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
         failed, text = await text_of(client, "search_code", question="sign")
         assert not failed
