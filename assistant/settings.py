@@ -341,6 +341,7 @@ LLM_RERANK_TIMEOUT_SECONDS = _number("LLM_RERANK_TIMEOUT_SECONDS", 20)
 DESCRIBE_CHUNKS = _bool("DESCRIBE_CHUNKS", False)
 DESCRIBE_MAX_CHUNKS = _number("DESCRIBE_MAX_CHUNKS", 5000)  # per build
 DESCRIBE_MAX_TOKENS = _number("DESCRIBE_MAX_TOKENS", 2_000_000)  # per build, prompt and reply
+DESCRIBE_MAX_USD = _decimal("DESCRIBE_MAX_USD", 0.0)  # per repository in 30 days, by the ledger; 0: no limit
 
 # Search.
 SEARCH_REPOSITORIES = _number("SEARCH_REPOSITORIES", 8)  # how many are opened for a question that pins none

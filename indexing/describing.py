@@ -19,15 +19,18 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Sum
+from django.utils import timezone
 
 from indexing import llm
 from indexing.errors import LLMBadReply, LLMError, LLMUnavailable
 from indexing.masking import mask_secrets
-from indexing.models import ChunkDescription
+from indexing.models import ChunkDescription, LLMCall
 
 PROMPT_VERSION = 1  # part of every key: raise it when the prompt changes
 CHUNKS_PER_CALL = 8
@@ -37,6 +40,7 @@ MAX_CODE_CHARS = 3000
 MAX_DESCRIPTION_CHARS = 400
 MIN_DESCRIPTION_CHARS = 12
 MAX_REPEATS = 2  # the same words for more pieces of a batch: the model is not looking at them
+MONEY_DAYS = 30  # of the ledger, for DESCRIBE_MAX_USD
 MAX_FAILURES = 3  # batches in a row, each with its retries: going on would cost much and bring little
 
 
@@ -118,6 +122,12 @@ class _Describer:
         budget = self._budget
         if budget.warning:
             return False
+        if limit := self._money_is_spent():
+            budget.warning = (
+                f"Descriptions stopped after {budget.described} chunks: this repository has cost {limit:g} USD in "
+                f"{MONEY_DAYS} days, its limit (DESCRIBE_MAX_USD). Later builds go on from there."
+            )
+            return False
         needed = sum(map(llm.count_tokens, batch.values())) + _reply_tokens(len(batch))
         if len(batch) > budget.chunks or needed > budget.tokens:
             setting = "DESCRIBE_MAX_CHUNKS" if len(batch) > budget.chunks else "DESCRIBE_MAX_TOKENS"
@@ -126,6 +136,17 @@ class _Describer:
                 "the next build goes on from there."
             )
         return not budget.warning
+
+    def _money_is_spent(self) -> float:
+        """The limit, once the ledger has reached it; else 0. What a call costs is known only after it."""
+        limit = settings.DESCRIBE_MAX_USD
+        if limit <= 0 or self._repository_id is None:
+            return 0.0
+        since = timezone.now() - timedelta(days=MONEY_DAYS)
+        calls = LLMCall.objects.filter(
+            repository=self._repository_id, purpose=LLMCall.Purpose.DESCRIBE, created_at__gte=since
+        )
+        return limit if (calls.aggregate(cost=Sum("cost_usd"))["cost"] or 0.0) >= limit else 0.0
 
     def _describe(self, batch: dict[str, str]) -> dict[str, str]:
         """The batch's descriptions, as many as the model gave."""

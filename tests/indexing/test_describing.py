@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from pytest_django import Settings
 
 from indexing import describing
 from indexing.describing import ChunkToDescribe, DescribeBudget, describe_chunks
 from indexing.models import ChunkDescription, LLMCall
+from tests.factories import make_repository
 from tests.fake_llm import FakeLLM, ProviderError
 
 
@@ -133,6 +137,23 @@ def test_it_stays_within_the_budget(model: FakeLLM, chunks: int, tokens: int, de
     budget = DescribeBudget(chunks=chunks, tokens=tokens)
     assert len(describe(make_chunks(24), budget)) == described
     assert setting in budget.warning
+
+
+def test_it_stops_when_a_repository_has_cost_its_money(model: FakeLLM, settings: Settings) -> None:
+    settings.DESCRIBE_MAX_USD = 0.5
+    dear, other = make_repository("acme/dear"), make_repository("acme/other")
+    make_call = partial(LLMCall.objects.create, purpose="describe", model="m", cost_usd=0.3)
+    make_call(repository=dear)
+    old = make_call(repository=dear)
+    LLMCall.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=31))
+    budget = DescribeBudget.from_settings()
+    assert len(list(describe_chunks(make_chunks(8), repository_id=dear.pk, budget=budget))) == 8
+    make_call(repository=dear)
+    assert len(list(describe_chunks(make_chunks(24), repository_id=dear.pk, budget=budget))) == 8  # stored ones
+    assert "has cost 0.5 USD in 30 days, its limit (DESCRIBE_MAX_USD)" in budget.warning
+    assert (
+        len(list(describe_chunks(make_chunks(24), repository_id=other.pk, budget=DescribeBudget.from_settings()))) == 24
+    )
 
 
 def test_it_fits_batches_into_the_window(model: FakeLLM, settings: Settings) -> None:
