@@ -364,13 +364,16 @@ class _File:
 
     def _line(self, number: int) -> str:
         raw = self.source.raw[self.lines.line_start(number) : self.lines.line_start(number + 1)]
-        return walking.decode(raw, self.source.encoding).rstrip("\r\n").replace("\n", " ")
+        guard = " " if number > 1 else ""  # only at the file's begin is U+FEFF a mark; elsewhere it hides in the text
+        text = walking.decode(guard.encode(self.source.encoding) + raw, self.source.encoding)[len(guard) :]
+        return text.rstrip("\r\n").replace("\n", " ")
 
     def _column(self, number: int, offset: int) -> int:
         """Characters of line `number` before byte `offset`; half a character does not count."""
         start = self.lines.line_start(number)
         raw = self.source.raw[start : max(start, offset)]
-        return len(raw.decode(self.source.encoding, "ignore").removeprefix("\ufeff"))
+        text = raw.decode(self.source.encoding, "ignore")
+        return len(text.removeprefix("\ufeff") if number == 1 else text)
 
     def _shown(self, number: int, text: str, marked: tuple[int, int]) -> tuple[int, int]:
         """The characters of a line that are shown: all, or those around the marked ones."""

@@ -86,6 +86,16 @@ def test_it_shows_every_line_as_it_is_and_highlights(tmp_path: Path) -> None:
     assert not any(row.hit for row in view.rows)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_it_draws_a_byte_order_mark_that_is_not_at_the_begin(tmp_path: Path, encoding: str) -> None:
+    content = "\ufeffa = 1\n\ufeffb = 2\n".encode(encoding)
+    repository = real_repository(tmp_path, {"a.py": content})
+    start = content.index("b".encode(encoding))
+    view = _view(repository, "a.py", start, len(content))
+    assert [_plain(row) for row in view.rows] == ["a = 1", "⟨U+FEFF⟩b = 2"]
+    assert _marked(view.rows) == "b = 2"
+
+
 def test_it_shows_a_window_of_a_large_file_with_ways_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"x{n} = {n}" for n in range(1, 3001)]
     content = "\n".join(lines)
