@@ -161,6 +161,13 @@ class RepositoryAdmin(AuditedAdmin, RepositoryColumns):
     actions = ("reindex", "verify_files", "make_golden", "make_ordinary", "make_set", "renew_webhook_secrets")
     list_per_page = 50
 
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:  # Any: Django's own
+        """The list's checkbox has no label of its own."""
+        field = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if db_field.name == "golden" and field is not None:
+            field.widget.attrs["aria-label"] = "Golden"
+        return field
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Repository]:
         return with_standing(_visible(request))
 

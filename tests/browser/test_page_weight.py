@@ -24,7 +24,7 @@ def test_it_loads_little_and_from_this_host_only(lead: Person, indexed: str) -> 
         page.goto(address)
         page.wait_for_load_state("networkidle")
         assert {url for url in bodies if not url.startswith(lead.server.url)} == set()
-        weight = sum(len(gzip.compress(response.body())) for response in bodies.values() if response.ok)
+        weight = sum(len(gzip.compress(response.body())) for response in list(bodies.values()) if response.ok)
         assert weight < MOST_BYTES, f"{address}: {weight:,} bytes compressed in {len(bodies)} responses"
         assert not [url for url in bodies if "mermaid" in url]
         page.close()
