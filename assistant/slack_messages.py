@@ -12,7 +12,7 @@ from typing import Any
 
 from assistant import citations, mrkdwn
 from assistant.citations import Evidence
-from assistant.exchanges import citation_url
+from assistant.exchanges import citation_url, page_url
 from assistant.models import Message
 from assistant.rendering import WITHHELD
 
@@ -35,13 +35,16 @@ class _Links:
 
     origin: str
     message: Message
+    for_everyone: bool
 
     @property
     def conversation(self) -> str:
         return f"{self.origin}/c/{self.message.conversation_id}/#m-{self.message.pk}"
 
     def passage(self, item: Evidence) -> str:
-        url = citation_url(self.message, item) if item.linkable else ""
+        """Beside the conversation for whoever asked; as a page of its own for a channel, where others open it too."""
+        address = page_url if self.for_everyone else citation_url
+        url = address(self.message, item) if item.linkable else ""
         return f"{self.origin}{url}" if url else ""
 
 
@@ -49,7 +52,7 @@ def answer_messages(
     message: Message, evidence: Sequence[Evidence], origin: str, *, for_everyone: bool = False
 ) -> list[dict[str, Any]]:  # Any: JSON of Slack
     """Never empty. `text` of each is the short form for notifications."""
-    links = _Links(origin, message)
+    links = _Links(origin, message, for_everyone)
     if citations.withheld(evidence):
         return [_message([section(WITHHELD)])]
     blocks = [section(text) for text in _texts(message, evidence, links)] or [section("There is no answer.")]
@@ -57,7 +60,7 @@ def answer_messages(
     if len(messages) > MAX_MESSAGES:
         more = section(f"The answer is longer than this. {mrkdwn.link(links.conversation, 'Read all of it')}")
         messages = [*messages[: MAX_MESSAGES - 1], [more]]
-    messages[-1] += [*_afterword(message, evidence, links, for_everyone), _buttons(message)]
+    messages[-1] += [*_afterword(message, evidence, links), _buttons(message)]
     return [_message(blocks) for blocks in messages]
 
 
@@ -116,10 +119,10 @@ def _split(blocks: Sequence[Block]) -> list[list[Block]]:
     return messages
 
 
-def _afterword(message: Message, evidence: Sequence[Evidence], links: _Links, for_everyone: bool) -> list[Block]:
+def _afterword(message: Message, evidence: Sequence[Evidence], links: _Links) -> list[Block]:
     """What was doubtful or missing, who wrote it, and where it can be read with its trace."""
     lines = [mrkdwn.plain(notice) for notice in message.notices]
-    lines += [FOR_EVERYONE] if for_everyone else []
+    lines += [FOR_EVERYONE] if links.for_everyone else []
     cited = [item for item in evidence if item.cited]
     checked = f"{sum(item.verified for item in cited)} of {len(cited)} citations verified" if cited else ""
     about = [mrkdwn.plain(message.answered_by), checked, mrkdwn.link(links.conversation, "Open in the browser")]

@@ -200,6 +200,7 @@ def test_it_answers_a_mention_in_its_thread(door: Door, stand_in: Slack, model: 
     assert "It is \u200b*signed*\u200b in `sign` <http://testserver/r/" in answer
     assert f"[1] <http://testserver/r/{hit.repository_id}/acme-web/blob/" in answer
     assert f"|sessions.py:{hit.start_line}> acme/web" in answer
+    assert "&amp;m=" not in answer  # others in the channel open the code, not the asker's conversation
     assert "1 of 1 citations verified" in answer
     assert "ask me in a direct message for the others" in answer
     assert seen[0] == ("reactions.add", False)
