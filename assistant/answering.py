@@ -38,7 +38,9 @@ from search.results import Hit, Stage
 logger = logging.getLogger(__name__)
 
 STORE_SECONDS = 0.2  # text is stored this long after it came at the latest,
-STORE_CHARS = 1024  # or when this much of it waits
+STORE_CHARS = 1024  # or when this much of it waits;
+STORES_A_SECOND = 50  # of this process: where many answers are written at once, each is stored less often,
+MOST_STORE_SECONDS = 2.0  # but not less often than this
 WATCH_SECONDS = 1.0  # between looks at the stop flags
 RENEW_SECONDS = 5.0
 POLL_SECONDS = 0.3  # for readers of an answer that another process writes
@@ -364,7 +366,7 @@ async def _store(live: _Live) -> None:
 
 
 async def _until_batch_is_due(live: _Live) -> None:
-    deadline = live.loop.time() + STORE_SECONDS
+    deadline = live.loop.time() + max(STORE_SECONDS, min(len(_live) / STORES_A_SECOND, MOST_STORE_SECONDS))
     while (left := deadline - live.loop.time()) > 0:
         if sum(len(event.data.get("text", "")) for event in live.unstored) >= STORE_CHARS:
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -26,6 +27,9 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 # Static files come from WhiteNoise as synchronous iterators; they are small, and read in one go. Our own streams are
 # asynchronous, which tests against a real server show.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
+
+# Python's own 5 ms is what the loop, which streams, would wait for each time while threads search.
+SWITCH_SECONDS = 0.001
 
 log = logging.getLogger(__name__)
 _django = get_asgi_application()
@@ -71,6 +75,7 @@ def _start() -> None:
     from assistant.answering import end_orphans
     from indexing import llm
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     end_orphans()
     llm.warm_up()
     threading.Thread(target=_warm_up, daemon=True).start()
