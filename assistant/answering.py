@@ -168,7 +168,8 @@ class _Live:
             if self.closed:
                 return
             try:
-                await asyncio.wait_for(changed.wait(), HEARTBEAT_SECONDS)
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await changed.wait()
             except TimeoutError:
                 yield Event(after_sequence, "heartbeat", {})
 
@@ -371,7 +372,8 @@ async def _until_batch_is_due(live: _Live) -> None:
         if sum(len(event.data.get("text", "")) for event in live.unstored) >= STORE_CHARS:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(live.changed.wait(), left)
+            async with asyncio.timeout(left):  # `wait_for` of Python 3.11 can swallow the cancellation at the end
+                await live.changed.wait()
 
 
 def _stored_batch(live: _Live, size: int, done: asyncio.Future[bool]) -> None:

@@ -434,3 +434,18 @@ async def test_it_forgets_an_answer_that_has_ended(
     await _read(message)
     assert message.pk not in answering._live
     assert not await LLMCall.objects.aexists()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_it_stores_no_batch_after_the_end_whenever_that_comes(turns: int) -> None:
+    live = answering._Live(uuid.uuid4(), asyncio.get_running_loop())
+    live.publish("text", {"text": "a"})
+    storing = asyncio.create_task(answering._store(live))
+    await asyncio.sleep(0.01)
+    live.publish("text", {"text": "b"})
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    storing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(storing, 2)
+    assert live.storing is None
