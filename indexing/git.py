@@ -7,6 +7,7 @@ force-push. How Git is run, and what it may not do, is in `indexing/git_process.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import tempfile
@@ -69,6 +70,9 @@ _LIKELY_BRANCHES = ("main", "master", "trunk", "develop")
 _READ_BYTES = 1024 * 1024
 _SUBMODULE_MODE = 0o160000
 # Ids are written ahead of reading. 256 of them fit any pipe, so neither side can wait for the other.
+logger = logging.getLogger(__name__)
+
+MANY_PACKS, MANY_OBJECTS = 20, 2_000  # before a mirror is repacked
 _IDS_IN_FLIGHT = 256
 
 
@@ -173,6 +177,7 @@ def _update(mirror: Mirror, on_progress: Progress | None, *, anew: bool) -> None
             default_branch, detached = _remote_head(remote, on_progress)
             if anew or not _fetched(remote, mirror.path, detached, on_progress):
                 _clone(remote, mirror.path, detached, on_progress)
+            _tidy(mirror.path)
             target = f"refs/heads/{default_branch}" if default_branch else "refs/source/HEAD"
             git(mirror.path, "symbolic-ref", "HEAD", target)
             mirror.size_bytes = sum(file.stat().st_size for file in mirror.path.rglob("*") if file.is_file())
@@ -181,6 +186,21 @@ def _update(mirror: Mirror, on_progress: Progress | None, *, anew: bool) -> None
     mirror.default_branch = default_branch
     mirror.fetched_at = timezone.now()
     mirror.save(update_fields=["default_branch", "fetched_at", "size_bytes"])
+
+
+def _tidy(path: Path) -> None:
+    """Many small packs and single objects, as many fetches leave them, become few packs of growing size.
+
+    Nothing is thrown away, pinned or not, and what grows large is not copied again each time. A reader that meets a
+    pack that is gone looks for the new one; Git is made for that.
+    """
+    packs = sum(1 for _ in (path / "objects/pack").glob("*.pack"))
+    single = sum(1 for _ in (path / "objects/17").glob("*")) * 256  # ids are even: Git's own gc counts this folder
+    if packs <= MANY_PACKS and single <= MANY_OBJECTS:
+        return
+    done = git(path, "repack", "--geometric=2", "-d", "-q", check=False)
+    if done.returncode:
+        logger.warning("the mirror %s could not be repacked; it works as before", path.name)
 
 
 def _remote(mirror: Mirror) -> Remote:

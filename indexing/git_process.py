@@ -40,7 +40,7 @@ _CONFIG = {
     "protocol.ext.allow": "never",
     "http.followRedirects": "false",  # a redirect could lead to an internal host
     "fetch.recurseSubmodules": "false",
-    "gc.auto": "0",  # running readers must not meet a repack
+    "gc.auto": "0",  # it throws away what no ref names; `git._tidy` only repacks
     "maintenance.auto": "false",
     "safe.directory": "*",
 }

@@ -36,6 +36,7 @@ from indexing.git import (
     remake_mirror,
     resolve,
 )
+from indexing.git_process import _CONFIG
 from indexing.models import Mirror
 from tests.factories import commit_files, git, head, make_mirror, make_repo
 
@@ -434,3 +435,27 @@ def test_it_probes_refs(repo: Path) -> None:
 
 def test_it_says_that_an_empty_repository_has_no_branch(tmp_path: Path) -> None:
     assert probe(Source(str(make_repo(tmp_path, {})), "local", "example")) == ""
+
+
+def test_it_repacks_what_many_fetches_left_and_keeps_pinned_commits(
+    mirror: Mirror, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = head(repo)
+    pin(mirror.path, old)
+    monkeypatch.setattr("indexing.git.MANY_PACKS", 2)
+    monkeypatch.setattr("indexing.git_process._CONFIG", {**_CONFIG, "fetch.unpackLimit": "1"})
+    with BlobReader(mirror.path) as blobs:
+        blobs.read(_blob_of(mirror, old))
+        for number in range(5):
+            git(repo, "commit", "--quiet", "--allow-empty", "--amend", "-m", f"rewritten {number}")
+            commit_files(repo, {"a.py": f"x = {number}\n"})
+            ensure_mirror(mirror)
+        assert len(list((mirror.path / "objects/pack").glob("*.pack"))) <= 3
+        assert blobs.read(_blob_of(mirror, old)) == b"x = 1\n"
+        assert blobs.read(_blob_of(mirror, head(repo))) == b"x = 4\n"
+
+
+def _blob_of(mirror: Mirror, commit: str) -> str:
+    blob_id = blob_at(mirror.path, commit, b"a.py")
+    assert blob_id is not None
+    return blob_id

@@ -1,0 +1,135 @@
+"""What the stages of a build cost, as ratios to the libraries below them in the same run.
+
+`python -m tests.measure_throughput REPOSITORY [TEXTS]` reads the newest commit of a Git repository and prints: cutting
+into chunks against tree-sitter's parsing of the same files alone; the whole lexical stage; embedding as a build does it
+against a bare `encode` of the same texts at the best of three batch sizes, in turns; and an update without changes. The
+first two columns are CPU and wall seconds. Not a test: machines are shared, so compare the ratios of one run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROUNDS = 3
+BATCHES = (16, 32, 64)
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, float]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    work()
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def _show(name: str, cost: tuple[float, float], base: float = 0.0, note: str = "") -> None:
+    ratio = f"{cost[0] / base:6.2f} x" if base else ""
+    print(f"{name:34} {cost[0]:8.2f} {cost[1]:8.2f} {ratio} {note}", flush=True)
+
+
+def _lexical(mirror: Path, commit: str, folder: Path) -> list[str]:
+    """Prints its costs; returns the texts that a build would embed, as they come."""
+    from tree_sitter import Parser
+
+    from indexing import parsing
+    from indexing.chunking import chunk_file
+    from indexing.collecting import collect
+    from indexing.context import embedded_texts
+    from indexing.embedding import get_embedder
+    from indexing.suspects import Suspects
+    from indexing.walking import SkippedEntry, walk
+
+    entries = list(walk(mirror, commit, max_file_bytes=1_000_000))
+    files = [entry for entry in entries if not isinstance(entry, SkippedEntry)]
+    grammars = {file.language: parsing._grammar(file.language) for file in files}
+
+    def parse() -> None:
+        for file in files:
+            grammar = grammars[file.language]
+            if not isinstance(grammar, str) and file.route not in ("markdown", "text"):
+                Parser(grammar.language).parse(file.text)
+
+    def whole() -> None:
+        with Suspects(folder) as suspects:
+            walked = walk(mirror, commit, max_file_bytes=1_000_000)
+            for found in collect(walked, directory=folder, index_id=1, suspects=suspects, on_entry=lambda *_: None):
+                counted[0] = found.chunks
+
+    counted = [0]
+    base = min(_timed(parse) for _ in range(ROUNDS))
+    _show("tree-sitter alone", base, note=f"{len(files)} files")
+    _show("cutting into chunks", min(_timed(lambda: list(map(chunk_file, files))) for _ in range(ROUNDS)), base[0])
+    _show("lexical stage, written", _timed(whole), base[0], f"{counted[0]} chunks")
+    embedder = get_embedder()
+    texts: list[str] = []
+    for file in files[:: max(1, len(files) // 200)]:
+        found = embedded_texts(
+            file, chunk_file(file), count_tokens=embedder.count_tokens, max_tokens=embedder.max_tokens
+        )
+        texts += [row for one in found for row in one.rows]
+    return texts
+
+
+def _embedding(texts: list[str], folder: Path) -> None:
+    from indexing.embedding import get_embedder
+    from indexing.suspects import Suspects
+    from indexing.vector_cache import VectorCache
+    from indexing.vectorising import Vectoriser
+
+    embedder = get_embedder()
+
+    def bare(batch: int) -> None:
+        embedder._model.encode(texts, batch_size=batch, show_progress_bar=False, convert_to_numpy=True)
+
+    def ours(number: int) -> None:
+        with (
+            Suspects(folder / f"s{number}") as suspects,
+            VectorCache(folder / f"c{number}", embedder.info, published=None) as cache,
+        ):
+            vectoriser = Vectoriser(
+                lambda: embedder,
+                cache,
+                embedder.info,
+                suspects=suspects,
+                check=lambda: None,
+                on_progress=lambda *_: None,
+            )
+            for text in texts:
+                vectoriser.wait_for(text, path=b"")
+            vectoriser.embed_waiting()
+
+    embedder._model.encode(texts[:64], show_progress_bar=False)  # the first call pays for memory and kernels
+    rounds: list[tuple[tuple[float, float], tuple[float, float]]] = []
+    for number in range(ROUNDS):
+        best = min((_timed(lambda size=batch: bare(size)) for batch in BATCHES), key=lambda cost: cost[0])
+        rounds.append((best, _timed(lambda count=number: ours(count))))
+    theirs, mine = min(cost[0] for cost in rounds), min(cost[1] for cost in rounds)
+    _show("bare encode, best of its batches", theirs, note=f"{len(texts)} texts")
+    _show("embedding as a build does it", mine, theirs[0], f"{theirs[0] / mine[0]:.0%} of the bare rate")
+
+
+def main(repo: str, count: int = 512) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ |= {"DATA_DIR": str(folder / "data"), "LOCAL_REPOSITORY_ROOTS": "/", "LOG_LEVEL": "ERROR"}
+        os.environ["DJANGO_SETTINGS_MODULE"] = "assistant.settings"
+        import django
+        from django.core.management import call_command
+
+        django.setup()
+        call_command("migrate", verbosity=0)
+        from indexing.git import ensure_mirror, resolve
+        from tests.factories import make_repository
+
+        mirror = make_repository("example/measured", url=repo).mirror
+        ensure_mirror(mirror)
+        commit = resolve(mirror.path, "", mirror.default_branch)
+        texts = _lexical(mirror.path, commit, folder / "lexical")
+        _embedding(texts[:: max(1, len(texts) // count)][:count], folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))
