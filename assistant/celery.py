@@ -12,9 +12,11 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
+from assistant import file_broker
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "assistant.settings")
 
-
+file_broker.use()
 app = Celery("assistant")
 app.set_default()  # for every thread: "current" is thread-local, and views run in threads
 app.config_from_object("django.conf:settings", namespace="CELERY")
