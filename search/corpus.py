@@ -103,6 +103,13 @@ class Corpus:
             chunk_rows, lambda part, local: part.segment.chunks["file"][local] + np.int64(part.first_file)
         )
 
+    def chunk_sources(self, chunk_rows: Rows) -> Rows:
+        """The position in `sources` of each chunk row's repository."""
+        places = {source.repository_id: place for place, source in enumerate(self.sources)}
+        return self._gather(
+            chunk_rows, lambda part, local: np.full(len(local), places[part.source.repository_id], np.int64)
+        )
+
     def chunk_field(self, chunk_rows: Rows, field: str) -> Rows:
         """A field of CHUNK_DTYPE for each chunk row, as int64. Kinds and strings are per segment: not for those."""
         return self._gather(chunk_rows, lambda part, local: part.segment.chunks[field][local].astype(np.int64))

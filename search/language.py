@@ -26,12 +26,13 @@ _ENGLISH = frozenset(
 _LETTERS = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_]+")
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`]*`|\w*[_./:(){}\[\]<>=$\\]+\w\S*", re.DOTALL)
+MOST_READ_CHARS = 2_000  # _CODE takes 24 s for 20,000 brackets
 MOST_FOREIGN_LETTERS = 0.2  # a name or a symbol of another script inside an English question
 
 
 def is_english(text: str) -> bool:
     """Code and names say nothing about the language; a question of names alone counts as English."""
-    prose = _CODE.sub(" ", text)
+    prose = _CODE.sub(" ", text[:MOST_READ_CHARS])
     letters = _LETTERS.findall(prose)
     if sum(ord(letter) > 0x24F for letter in letters) > MOST_FOREIGN_LETTERS * len(letters):
         return False

@@ -6,8 +6,11 @@ plan, and is what `plan` falls back to, with a notice that says why. Neither eve
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
@@ -51,20 +54,62 @@ def plan(question: str, history: Sequence[Turn] = (), *, user_id: int | None = N
     """The model's plan; `basic_plan` without a model, or with a notice when the model fails."""
     if not llm.configured() or not question.strip():
         return basic_plan(question, history)
+    messages = _messages(question, history)
+    key = _key(messages)
+    if (known := _remembered(key)) is not None:
+        return known
     try:
         reply = llm.structured(
-            _messages(question, history),
+            messages,
             _PlanReply,
             purpose="plan",
             max_tokens=MAX_REPLY_TOKENS,
             timeout_seconds=settings.LLM_PLAN_TIMEOUT_SECONDS,
             user_id=user_id,
         )
-        return _checked(reply, question)
+        return _remember(key, _checked(reply, question))
     except LLMBadReply:
         return _fallback(question, history, BAD_PLAN)
     except LLMError as error:
         return _fallback(question, history, f"{error} A basic plan was used; results may be broader.")
+
+
+def needs_model(basic: QueryPlan) -> bool:
+    """Whether a model's plan can be better than this one: a question for a name is searched as it is."""
+    return basic.question_class != "symbol" or bool(basic.notice)
+
+
+# Plans that were made before, of this process only: a prompt is not kept, only what stands for it.
+
+MOST_REMEMBERED = 1000
+_plans: OrderedDict[bytes, QueryPlan] = OrderedDict()
+_plans_lock = threading.Lock()
+
+
+def _key(messages: Sequence[llm.Message]) -> bytes:
+    """Of everything that the reply depends on: the model, where it runs, and each word of the prompt."""
+    inputs = [settings.LLM_MODEL, settings.LLM_API_BASE, MAX_REPLY_TOKENS, *messages]
+    return hashlib.sha256(json.dumps(inputs).encode()).digest()
+
+
+def _remembered(key: bytes) -> QueryPlan | None:
+    with _plans_lock:
+        if key in _plans:
+            _plans.move_to_end(key)
+        return _plans.get(key)
+
+
+def _remember(key: bytes, made: QueryPlan) -> QueryPlan:
+    with _plans_lock:
+        _plans[key] = made
+        while len(_plans) > MOST_REMEMBERED:
+            _plans.popitem(last=False)
+    return made
+
+
+def forget() -> None:
+    with _plans_lock:
+        _plans.clear()
 
 
 # The model's plan.

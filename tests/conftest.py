@@ -16,6 +16,7 @@ from pytest_django import Settings
 
 from assistant.celery import app as celery_app
 from indexing.access import Principal
+from search import planning
 from tests import factories
 from tests.fake_llm import fake_llm  # noqa: F401  a fixture
 from tests.local_llm import local_llm, local_llm_server  # noqa: F401  fixtures
@@ -28,6 +29,12 @@ def data_dir(tmp_path: Path, settings: Settings) -> Path:
     settings.DATA_DIR.mkdir()
     settings.LOCAL_REPOSITORY_ROOTS = [tmp_path]
     return settings.DATA_DIR
+
+
+@pytest.fixture(autouse=True)
+def no_plans() -> None:
+    """Each test's model plans anew."""
+    planning.forget()
 
 
 @pytest.fixture(autouse=True)

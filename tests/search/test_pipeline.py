@@ -96,6 +96,15 @@ def test_it_shows_identical_copies_once(indexed: Indexed) -> None:
     assert [hit.copies for hit in hits] == [2]
 
 
+def test_a_hit_counts_as_much_as_its_repository_fits(indexed: Indexed) -> None:
+    indexed("acme/shop", SHOP)
+    indexed("acme/mail", {"send.py": "def send_order_mail(order):\n    return smtp.send(order)\n"})
+    result = search("cancel an order and refund it", principal=OPERATOR)
+    fit = {choice.name: choice.score for choice in result.trace.repositories}
+    assert fit["acme/shop"] == 1 > fit["acme/mail"]
+    assert result.hits[0].repository == "acme/shop"
+
+
 def test_of_copies_it_shows_the_own_source(indexed: Indexed) -> None:
     copied = {**SHOP, "deps/shop/orders.py": SHOP["shop/orders.py"]}
     indexed("acme/app", {"external/orders.py": SHOP["shop/orders.py"]})
@@ -171,7 +180,7 @@ def test_it_shows_a_first_ranking_while_the_model_plans(
     monkeypatch.setattr(pipeline, "rerank", lambda question, hits, *args, **options: _as_they_are(hits))
     first: list[str] = []
     result = search(
-        "cancel_order", principal=OPERATOR, on_hits=lambda hits: first.extend(hit.display_path for hit in hits[:1])
+        "how is an order refunded", principal=OPERATOR, on_hits=lambda hits: first.extend(hit.display_path for hit in hits[:1])
     )
     assert first == ["shop/orders.py"]
     assert (result.trace.plan, result.hits[0].display_path) == (made, "shop/stock.py")
@@ -185,7 +194,7 @@ def test_it_says_when_the_models_plan_could_not_be_used(
     basic = QueryPlan("cancel_order", notice="The model did not return a valid plan.")
     monkeypatch.setattr(pipeline, "plan", lambda *args, **options: basic)
     monkeypatch.setattr(pipeline, "rerank", lambda question, hits, *args, **options: _as_they_are(hits))
-    result = search("cancel_order", principal=OPERATOR)
+    result = search("how is an order refunded", principal=OPERATOR)
     plan_stage = next(stage for stage in result.trace.stages if stage.name == "plan")
     assert (plan_stage.state, plan_stage.llm) == ("failed", True)
     assert "The model did not return a valid plan." in result.trace.notices

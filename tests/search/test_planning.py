@@ -52,6 +52,28 @@ def test_it_always_makes_a_plan(question: str) -> None:
     assert len(basic_plan(question).english_query) < 2100
 
 
+def test_it_asks_the_model_once_for_the_same_prompt(fake_llm: FakeLLM, settings: Settings) -> None:
+    fake_llm.replies = [{**GOOD, "english_query": f"purge tokens {n}"} for n in range(4)]
+    assert plan(GERMAN) == plan(GERMAN)
+    assert plan(GERMAN, SESSIONS).english_query == "purge tokens 1"  # the conversation is part of the prompt
+    settings.LLM_API_BASE = "http://localhost:9"
+    assert plan(GERMAN).english_query == "purge tokens 2"
+
+
+def test_it_does_not_remember_a_failure(fake_llm: FakeLLM) -> None:
+    fake_llm.replies = ["no JSON", {**GOOD, "english_query": "purge tokens"}]
+    assert plan(GERMAN).source == "basic"
+    assert plan(GERMAN).source == "llm"
+
+
+@pytest.mark.parametrize(
+    ("question", "needed"),
+    [("SessionStore.save", False), ("where is `purge_tokens` defined?", False), ("how are sessions kept?", True)],
+)
+def test_a_name_needs_no_model(question: str, needed: bool) -> None:
+    assert planning.needs_model(basic_plan(question)) is needed
+
+
 def test_it_uses_the_models_plan(fake_llm: FakeLLM, user: Any) -> None:
     fake_llm.replies = [{**GOOD, "english_query": "purge tokens"}]
     found = plan(GERMAN, user_id=user.pk)
