@@ -180,7 +180,9 @@ def test_it_shows_a_first_ranking_while_the_model_plans(
     monkeypatch.setattr(pipeline, "rerank", lambda question, hits, *args, **options: _as_they_are(hits))
     first: list[str] = []
     result = search(
-        "how is an order refunded", principal=OPERATOR, on_hits=lambda hits: first.extend(hit.display_path for hit in hits[:1])
+        "how is an order refunded",
+        principal=OPERATOR,
+        on_hits=lambda hits: first.extend(hit.display_path for hit in hits[:1]),
     )
     assert first == ["shop/orders.py"]
     assert (result.trace.plan, result.hits[0].display_path) == (made, "shop/stock.py")
