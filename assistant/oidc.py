@@ -66,7 +66,8 @@ def _domain_is_allowed(claims: Claims) -> bool:
     if not settings.OIDC_ALLOWED_DOMAINS:
         return True
     domain = str(claims.get("email", "")).rpartition("@")[2].lower()
-    return claims.get("email_verified") is True and domain in {name.lower() for name in settings.OIDC_ALLOWED_DOMAINS}
+    verified = claims.get("email_verified") in (True, "true")  # some providers write it as a text
+    return verified and domain in {name.lower() for name in settings.OIDC_ALLOWED_DOMAINS}
 
 
 def _set_groups(user: User, claims: Claims) -> None:
