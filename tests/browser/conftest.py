@@ -129,6 +129,7 @@ def _environment(folder: Path, model: StubServer) -> dict[str, str]:
         "LLM_RERANK_TIMEOUT_SECONDS": "10",
         "EMBEDDING_THREADS": "1",
         "OMP_NUM_THREADS": "1",
+        "STAFF_SEES_QUESTIONS": "true",
         "PYTHONWARNINGS": "ignore",
     }
 
