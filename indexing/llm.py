@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
 from pydantic import BaseModel, ValidationError
 
 from indexing import counters, json_reply
@@ -208,7 +208,7 @@ async def stream(
             row.prompt_tokens = sum(count_tokens(message["content"]) for message in messages)
         row.cost_usd = _cost(litellm, row)
         row.milliseconds = _milliseconds_since(started)
-        await sync_to_async(_save)(row)
+        await sync_to_async(_save_and_close)(row)
 
 
 def count_tokens(text: str) -> int:
@@ -575,6 +575,17 @@ def _save(row: LLMCall) -> None:
         row.save(force_insert=True)
     except DatabaseError:  # an answer is worth more than its entry
         logger.warning("could not write the ledger row of a %s call", row.purpose, exc_info=True)
+
+
+def _save_and_close(row: LLMCall) -> None:
+    """From a thread that no request tidies up: a connection left open there would be missing from the pool for good,
+    and useless once the database was away."""
+    try:
+        _save(row)
+    finally:
+        for connection in connections.all(initialized_only=True):
+            if not connection.in_atomic_block:
+                connection.close()
 
 
 def _milliseconds_since(started: float) -> int:

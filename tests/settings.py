@@ -38,5 +38,9 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}
     DATABASES["default"]["OPTIONS"]["init_command"] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"
 
+else:
+    # Threads of tests end without closing what they opened; a pool would wait for it. tests/test_services.py has one.
+    DATABASES["default"]["OPTIONS"].pop("pool")
+
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast; no real password is ever hashed here
 EMBEDDING_THREADS = 1

@@ -72,7 +72,10 @@ def test_it_tells_a_wrong_signature_and_an_unknown_repository_apart_for_nobody(r
     no_signature = _github(repository.pk, **{"X-Hub-Signature-256": ""})
     assert {response.status_code for response in (wrong, unknown, no_signature)} == {403}
     assert wrong.content == unknown.content == no_signature.content
-    assert dict(wrong.headers) == dict(unknown.headers)
+    headers = [
+        {name: value for name, value in reply.headers.items() if name != "X-Request-ID"} for reply in (wrong, unknown)
+    ]
+    assert headers[0] == headers[1]
     assert not Index.objects.exists()
 
 
