@@ -39,7 +39,7 @@ load_all_checks()
 CHECKED = CHECKS.get_by_names(
     [
         *("not_a_server_error", "status_code_conformance", "content_type_conformance"),
-        *("response_headers_conformance", "response_schema_conformance", "negative_data_rejection"),
+        *("response_headers_conformance", "response_schema_conformance"),
     ]
 )
 
