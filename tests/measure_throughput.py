@@ -1,9 +1,9 @@
 """What the stages of a build cost, as ratios to the libraries below them in the same run.
 
 `python -m tests.measure_throughput REPOSITORY [TEXTS]` reads the newest commit of a Git repository and prints: cutting
-into chunks against tree-sitter's parsing of the same files alone; the whole lexical stage; embedding as a build does it
-against a bare `encode` of the same texts at the best of three batch sizes, in turns; and an update without changes. The
-first two columns are CPU and wall seconds. Not a test: machines are shared, so compare the ratios of one run.
+into chunks against tree-sitter's parsing of the same files alone; the whole lexical stage; and embedding as a build
+does it against a bare `encode` of the same texts at the best of three batch sizes, in turns. The first two columns are
+CPU and wall seconds. Not a test: machines are shared, so compare the ratios of one run.
 """
 
 from __future__ import annotations
