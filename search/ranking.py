@@ -8,7 +8,8 @@ in units of the best score so far, so that it can decide between near equals but
 * definitions: the chunk defines a name that the question quotes, or a type called like a word with a capital;
 * centrality: many files import this one;
 * priors: tests, examples, compatibility and legacy code come later unless the question asks for them;
-* saturation: the second and later chunks of a file give way to other files.
+* saturation: the second and later chunks of a file give way to other files, less so when the question describes one
+  piece of code at length, for then it is more often the other chunk of the right file than another file.
 
 Constants are round numbers checked on a public benchmark; docs/evaluation.md says what each part is worth.
 """
@@ -57,7 +58,8 @@ class Weights:
     legacy: float = 0.7
     docs: float = 0.6
     config: float = 0.7
-    later_chunk: float = 0.1
+    later_chunk: float = 0.5
+    later_chunk_described: float = 0.9  # the question describes one piece of code at length
 
     def of_list(self, name: str) -> float:
         return {
@@ -72,6 +74,7 @@ class Weights:
 
 
 WEIGHTS = Weights()
+DESCRIPTION_WORDS = 8  # distinct content words; 95 % of questions that ask for a place have no more
 
 # A class is what a bare name asks for before a method or a field of the same name.
 _KIND_RANK = {
@@ -108,7 +111,9 @@ def rank(corpus: Corpus, pool: Pool, queries: Sequence[Query], *, limit: int, we
         "centrality": weights.centrality * unit * centrality(corpus, pool.files) * (lists > 0),
     }
     scores = (lists + sum(parts.values())) * priors(corpus, pool.files, wording, weights)
-    order = saturate(scores.astype(np.float32), pool.files, limit=limit, later_chunk=weights.later_chunk)
+    is_described = len(wording.stem_words) > DESCRIPTION_WORDS
+    later_chunk = weights.later_chunk_described if is_described else weights.later_chunk
+    order = saturate(scores.astype(np.float32), pool.files, limit=limit, later_chunk=later_chunk)
     return Ranked(order, scores.astype(np.float32), lists, parts)
 
 

@@ -41,6 +41,14 @@ def test_it_lets_other_files_in_before_later_chunks_of_one_file(indexed: Indexed
     assert order_of("parse a date", corpus)[:2] == ["dates.py", "other.py"]
 
 
+def test_it_gives_room_to_the_other_chunks_of_a_file_when_the_question_describes_one(indexed: Indexed) -> None:
+    many = "\n\n".join(f"def parse_date_{i}(text):\n    return parse(date, text, {i}, 'words')" for i in range(8))
+    corpus = corpus_of(indexed("acme/web", {"dates.py": many, "other.py": "def parse(date):\n    return date\n"}))
+    described = "Parse the date in a text, with words around, and return its calendar day, month, year, zone and hour"
+    assert order_of(described, corpus)[:2] == ["dates.py", "dates.py"]
+    assert order_of("parse a date", corpus)[:2] == ["dates.py", "other.py"]
+
+
 def test_it_counts_a_later_chunk_as_a_share_of_its_score() -> None:
     scores, files = np.array([10, 9, 3], np.float32), np.array([1, 1, 2])
     assert saturate(scores, files, limit=3, later_chunk=0.5).tolist() == [0, 1, 2]
