@@ -30,6 +30,7 @@ from search.results import Hit, Scope, ScopedSet
 
 MAX_QUESTION_CHARS = 20_000
 MAX_TITLE_CHARS = 80
+FORGOTTEN_SECONDS = 60  # after the end of its lease
 LEASE_SECONDS = 30  # a process renews every few seconds; a dead one is noticed after this
 MODES = {"explain": "Explain", "how-to": "How to", "fix": "Suggest a fix", "diagram": "Draw a diagram"}
 FEEDBACK_REASONS = {
@@ -426,6 +427,15 @@ def end_orphans(message_id: uuid.UUID | None = None) -> int:
     """End what a process that died left unfinished (one message, or all): its text stays, it can be retried."""
     orphans = _orphans() if message_id is None else _orphans().filter(pk=message_id)
     return sum(_end_orphan(message) for message in orphans)
+
+
+def end_forgotten() -> int:
+    """For schedulers: end what nobody follows and whose process died, or could not store its end without a database.
+
+    Later than `end_orphans`, because a busy process may be slow to begin.
+    """
+    before = timezone.now() - timedelta(seconds=FORGOTTEN_SECONDS)
+    return sum(_end_orphan(message) for message in _orphans().filter(leased_until__lt=before))
 
 
 # --- helpers

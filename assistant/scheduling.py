@@ -23,6 +23,7 @@ stopping = threading.Event()
 
 def start() -> list[threading.Thread]:
     """In the background, until `stopping` is set."""
+    from assistant.conversations import end_forgotten
     from assistant.retention import remove_old
     from assistant.tasks import recover_answers
     from indexing.organisations import keep_in_step
@@ -33,6 +34,7 @@ def start() -> list[threading.Thread]:
     rounds: tuple[tuple[Callable[[], object], float], ...] = (
         (recover_jobs, RECOVERY_SECONDS),
         (recover_answers, RECOVERY_SECONDS),
+        (end_forgotten, RECOVERY_SECONDS),
         (refresh_due, REFRESH_SECONDS),
         (keep_in_step, REFRESH_SECONDS),
         (fill_all, FILL_SECONDS),
