@@ -7,7 +7,7 @@
 # load  drive the real server for minutes: latencies, errors, memory
 # load-api  10,000 searches by 8 clients, and whether the limits of a token hold exactly
 # lint  style, types, import contracts, templates, migrations
-# bench time search against reading the bytes, faiss and NumPy, in one run
+# bench time search against reading the bytes, faiss, NumPy and tantivy, in one run; 4 GB of disk for a while
 #
 # ARGS      extra arguments of `manage.py up` (run) or pytest (test), e.g. make run ARGS="--port 9000"
 # TEST_POSTGRES, TEST_RABBITMQ, TEST_REDIS  where those services are; `.ci/services` starts them
@@ -29,8 +29,7 @@ run: .venv/.run-stamp
 fuzz: .venv/.dev-stamp
 	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-100} $(PY) -m pytest tests/assistant/test_api_fuzz.py $(ARGS)
 
-bench: .venv/.run-stamp
-	@$(PY) manage.py migrate --verbosity 0
+bench: .venv/.dev-stamp
 	@$(PY) manage.py bench $(ARGS)
 
 test: lint
