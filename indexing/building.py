@@ -231,8 +231,9 @@ def _failure(index: Index, error: Exception) -> str:
     directory = index.repository.index_path
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         _remove_unpublished(directory)
-        free = shutil.disk_usage(settings.DATA_DIR).free // 1_000_000
-        return f"The disk is full: {free} MB are free in {settings.DATA_DIR}. Make room there, then retry."
+        place = directory.parent if directory.parent.exists() else settings.DATA_DIR  # may be a volume of its own
+        free = shutil.disk_usage(place).free // 1_000_000
+        return f"The disk is full: {free} MB are free in {place}. Make room there, then retry."
     step = Index.Step(index.step).label if index.step else "starting"
     file = f", file {index.current_path}" if index.current_path else ""
     return f"Indexing failed at step {step}{file}: {type(error).__name__}. The log has the details."
