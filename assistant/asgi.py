@@ -87,7 +87,9 @@ def _warm_up() -> None:
     """The first question should not wait for the model; without it, search by words goes on and says so."""
     from indexing.embedding import get_embedder
     from indexing.errors import EmbeddingError
+    from search import pipeline
 
+    pipeline.warm_up()
     try:
         get_embedder().embed_queries(["warm up"])
     except EmbeddingError as error:
