@@ -58,7 +58,7 @@ class Weights:
     legacy: float = 0.7
     docs: float = 0.6
     config: float = 0.7
-    later_chunk: float = 0.5
+    later_chunk: float = 0.3
     later_chunk_described: float = 0.9  # the question describes one piece of code at length
 
     def of_list(self, name: str) -> float:
