@@ -173,13 +173,14 @@ def _grammar(language: str) -> _Grammar | str:
         return "unknown language"
     try:
         grammar = get_language(language)
+        Parser(grammar)  # refuses a grammar that is newer than the binding
     except LookupError:
         return f"no grammar for {language}"
     except Exception as error:  # noqa: BLE001 - native code built for another version raises what it likes
         return f"the {language} grammar cannot be loaded: {error}"
     try:
         return _Grammar(grammar, Query(grammar, "\n".join(_patterns(grammar, language))))
-    except QueryError as error:
+    except Exception as error:  # noqa: BLE001 - as above; a QueryError when node types were renamed
         return f"the {language} grammar has changed: {error}"
 
 

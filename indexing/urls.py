@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from indexing import organisation_views, views
+from indexing import languages_page, organisation_views, views
 
 urlpatterns = [
     path("", views.repositories, name="repositories"),
     path("add/", views.add_repository, name="add_repository"),
     path("probe/", views.probe, name="probe_repository"),
+    path("languages/", languages_page.languages, name="languages"),
     path("organisations/", organisation_views.organisation_page, name="organisations"),
     path(
         "organisations/<int:organisation_id>/synchronise/",

@@ -104,6 +104,7 @@ PAGES = {
     "update_repository": ("readers", "POST", ""),
     "stop_build": ("owner", "POST", ""),
     "set_golden": ("staff", "POST", ""),
+    "languages": ("staff", "GET", ""),
     "organisations": ("staff", "GET", ""),
     "synchronise_organisation": ("staff", "POST", ""),
     "forget_organisation": ("staff", "POST", ""),
