@@ -369,7 +369,8 @@ class Job(models.Model):
     queue = models.CharField(max_length=12, choices=Queue, default=Queue.BUILDS)
     priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.PERSON, help_text="Who asked")
     due_at = models.DateTimeField(default=timezone.now, help_text="Its place in the queue: the earliest goes first")
-    attempts = models.PositiveSmallIntegerField(default=0)
+    attempts = models.PositiveSmallIntegerField(default=0, help_text="Since the build last got further")
+    furthest = models.PositiveIntegerField(default=0, help_text="Chunks embedded or described when a worker last ended")
     holder = models.CharField(
         max_length=100, blank=True, help_text="host:pid:random of the worker that holds the lease"
     )

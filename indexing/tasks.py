@@ -63,18 +63,21 @@ def _send(queue: str) -> None:
 def recover_jobs() -> list[int]:
     """Called when a worker starts and every few seconds. Returns the index ids it put back into the queue.
 
-    A build whose worker died is queued again, at most MAX_ATTEMPTS times in all, then it is parked; one that was
-    cancelled while nobody worked on it ends.
+    A build whose worker died is queued again, and parked when MAX_ATTEMPTS workers in a row died without getting it
+    further; one that was cancelled while nobody worked on it ends.
     """
     for job in _interrupted().select_related("index"):
+        reached = job.index.chunks_done + job.index.descriptions_done
+        got_further = reached > job.furthest
         if job.cancel_requested:
             _end(job, Job.State.CANCELLED, Index.Status.CANCELLED, "Stopped on request.")
-        elif job.attempts >= MAX_ATTEMPTS:
+        elif job.attempts >= MAX_ATTEMPTS and not got_further:
             log.error("index %d is parked: its workers ended %d times", job.index_id, job.attempts)
             _end(job, Job.State.PARKED, Index.Status.FAILED, _exhausted(job))
         else:
             log.warning("the worker %s of index %d is gone; the build is queued again", job.holder, job.index_id)
-            _same(job).update(state=Job.State.QUEUED, holder="", leased_until=None)
+            again = {"state": Job.State.QUEUED, "holder": "", "leased_until": None}
+            _same(job).update(**again, **({"attempts": 0, "furthest": reached} if got_further else {}))
     for job in Job.objects.filter(state=Job.State.QUEUED, cancel_requested=True).select_related("index"):
         _end(job, Job.State.CANCELLED, Index.Status.CANCELLED, "Stopped on request.")
     return [index_id for queue in Job.Queue.values for index_id in _wake(queue)]

@@ -123,6 +123,16 @@ def test_it_gives_up_a_build_that_kills_its_worker_again_and_again(index: Index,
     assert claim(index.pk) is None
 
 
+def test_it_does_not_give_up_a_build_that_gets_further_each_time(index: Index, sent: list[str]) -> None:
+    for chunks in range(100, 100 * (MAX_ATTEMPTS + 3), 100):
+        assert claim(index.pk) is not None
+        Index.objects.filter(pk=index.pk).update(status="building", step="embed", chunks_done=chunks)
+        _expire(index)
+        recover_jobs()
+    index.refresh_from_db()
+    assert (index.job.state, index.job.furthest) == ("queued", 100 * (MAX_ATTEMPTS + 2))
+
+
 @pytest.mark.parametrize("running", [False, True])
 def test_it_ends_a_cancelled_build_that_nobody_works_on(index: Index, running: bool) -> None:
     if running:
