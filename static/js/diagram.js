@@ -6,9 +6,11 @@
     "themeVariables", "themeCSS", "fontFamily", "altFontFamily", "dompurifyConfig", "htmlLabels", "darkMode", "fontSize"];
   const tell = (message) => parent.postMessage(message, "*");
   // Mermaid cleans its result, but measures labels as HTML before: what the policy would refuse is made plain text here,
-  // so that nothing is even tried. Arrows and <<stereotypes>> stay.
+  // so that nothing is even tried. It reads entities as the marks they stand for, hence another mark that looks alike.
+  // Arrows and <<stereotypes>> stay.
   const harmless = (source) => source
-    .replace(/(?<!<)<(?=[a-z!?/])(?!br\s*\/?>)/gi, "#lt;")
+    .replace(/[#&](lt|0*60|x0*3c);?/gi, "\u2039")
+    .replace(/(?<!<)<(?=[a-z!?/])(?!br\s*\/?>)/gi, "\u2039")
     .replace(/\burl\s*\(/gi, "url#40;")
     .replace(/(@\{[^}]*?)\bimg\s*:/gi, "$1alt:");
   const height = () => Math.ceil(document.documentElement.getBoundingClientRect().height);
