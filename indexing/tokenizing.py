@@ -11,6 +11,7 @@ looks at grammar; comments, strings and code are one stream of words.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
@@ -34,7 +35,7 @@ STOP_WORDS = frozenset(
     "what when where which who why will with would you your".split()
 )
 
-_stemmer = snowballstemmer.stemmer("english")
+_stemmers = threading.local()  # one keeps the word it works on: two threads in it gave wrong stems and IndexErrors
 
 
 def terms(text: str) -> list[str]:
@@ -86,4 +87,9 @@ def _mixed_terms(word: str) -> Iterable[str]:
 @lru_cache(maxsize=_CACHED_TERMS)
 def stem(token: str) -> str:
     """Of one token; words of other languages stay as they are."""
-    return str(_stemmer.stemWord(token)) if token.isascii() else token
+    if not token.isascii():
+        return token
+    stemmer = getattr(_stemmers, "english", None)
+    if stemmer is None:
+        stemmer = _stemmers.english = snowballstemmer.stemmer("english")
+    return str(stemmer.stemWord(token))

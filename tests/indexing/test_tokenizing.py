@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from indexing.tokenizing import stems, term_hash, terms
+from indexing.tokenizing import stem, stems, term_hash, terms
 
 
 @pytest.mark.parametrize(
@@ -35,3 +38,18 @@ def test_it_gives_the_same_hash_for_the_same_term_in_every_process() -> None:
 
 def test_it_meets_the_same_name_in_other_spellings() -> None:
     assert terms("getUserId")[0] == terms("get_user_id")[0] == terms("GET_USER_ID")[0]
+
+
+def test_it_stems_the_same_in_several_threads_at_once() -> None:
+    words = [
+        f"{start}{middle}ations" for start in "bcdfglmnprstvw" for middle in ("abil", "icat", "ifi", "ous", "iv", "al")
+    ]
+    expected = [stem.__wrapped__(word) for word in words]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: [stem.__wrapped__(word) for word in words], range(8)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [expected] * 8
