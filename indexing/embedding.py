@@ -7,6 +7,7 @@ is run, nothing is reported to anyone. A vector is never zero and a document is 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import threading
@@ -156,9 +157,19 @@ def is_current(model: ModelInfo, load: Callable[[], Embedder]) -> bool:
 
     Raises EmbeddingError.
     """
-    if configured_model(model) and model.revision == _revision(_weights_folder(settings.EMBEDDING_MODEL), model.id):
+    folder = _weights_folder(settings.EMBEDDING_MODEL)
+    is_whole = settings.EMBEDDING_DIMENSIONS or model.dimensions == _whole_dimensions(folder)
+    if configured_model(model) and is_whole and model.revision == _revision(folder, model.id):
         return True
     return load().info == model
+
+
+def _whole_dimensions(folder: Path) -> int:
+    """Of vectors that are not truncated; 0 when the files do not tell: then the model itself is asked."""
+    try:
+        return int(json.loads((folder / "1_Pooling" / "config.json").read_text())["word_embedding_dimension"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 _loaded: dict[tuple[object, ...], Embedder] = {}

@@ -148,6 +148,48 @@ def test_it_asks_the_model_itself_when_its_files_differ() -> None:
     assert not is_current(replace(info, revision="0" * 16), lambda: _With(info))  # type: ignore[arg-type]
 
 
+def test_it_notices_that_vectors_are_to_be_whole_again(settings: Settings) -> None:
+    settings.EMBEDDING_DIMENSIONS = 128
+    short = get_embedder().info
+    assert short.dimensions == 128
+    assert is_current(short, _never_loaded)
+    settings.EMBEDDING_DIMENSIONS = 0
+    assert not is_current(short, get_embedder)
+    assert is_current(get_embedder().info, _never_loaded)
+
+
+class _Prefixed(_Model):
+    """Was trained with prompts: a text without its prompt lands beside the text that it should find."""
+
+    PAIRS = (("how are orders cancelled", "def cancel(order)"), ("where is stock counted", "def count(stock)"))
+
+    def encode(self, inputs: list[str], *, prompt: str | None, **options: object) -> np.ndarray:
+        return np.array([self._vector(text, prompt or "") for text in inputs])
+
+    def _vector(self, text: str, prompt: str) -> list[float]:
+        for position, (question, code) in enumerate(self.PAIRS):
+            if text in (question, code):
+                right = prompt == ("query: " if text == question else "passage: ")
+                vector = [0.1, 0.1]
+                vector[position if right else 1 - position] = 1.0
+                return vector
+        return [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("query", "document", "found"),
+    [("query: ", "passage: ", 2), ("", "passage: ", 0), ("query: ", "query: ", 0)],
+)
+def test_it_finds_pairs_only_with_the_prompts_of_each_side(
+    settings: Settings, query: str, document: str, found: int
+) -> None:
+    settings.EMBEDDING_QUERY_PROMPT, settings.EMBEDDING_DOCUMENT_PROMPT = query, document
+    embedder = _embedder(_Prefixed())
+    questions, codes = (list(side) for side in zip(*_Prefixed.PAIRS, strict=True))
+    scores = embedder.embed_queries(questions) @ embedder.embed_documents(codes).T
+    assert sum(int(row.argmax() == number) for number, row in enumerate(scores)) == found
+
+
 class _With:
     def __init__(self, info: ModelInfo) -> None:
         self.info = info
