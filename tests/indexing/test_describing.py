@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
+from collections.abc import Iterator
 from datetime import timedelta
+from email.utils import formatdate
 from functools import partial
 from typing import Any
 
@@ -16,6 +20,7 @@ from indexing.describing import ChunkToDescribe, DescribeBudget, describe_chunks
 from indexing.models import ChunkDescription, LLMCall
 from tests.factories import make_repository
 from tests.fake_llm import FakeLLM, ProviderError
+from tests.stub_llm_server import StubServer, serve
 
 
 def make_chunks(count: int) -> list[ChunkToDescribe]:
@@ -192,3 +197,40 @@ def test_it_does_not_store_one_sentence_for_a_whole_batch(model: FakeLLM) -> Non
     same = [{"id": n, "text": "Manages the data of the application."} for n in range(1, 8)]
     model.replies = [{"descriptions": [*same, {"id": 8, "text": "Returns seven as a number."}]}]
     assert describe(make_chunks(8)) == {7: "Returns seven as a number."}
+
+
+# Against a server, through litellm: what a provider's refusal looks like when it has been through both.
+
+
+@pytest.fixture
+def server(settings: Settings, db: None) -> Iterator[StubServer]:
+    with serve() as running:
+        settings.LLM_MODEL, settings.LLM_API_BASE, settings.LLM_API_KEY = "openai/stub", running.base, "sk-secret-key"
+        yield running
+
+
+REPLY = json.dumps({"descriptions": [{"id": n, "text": f"Returns the number {n}."} for n in range(1, 9)]})
+
+
+def test_it_waits_as_a_server_tells_it_in_every_form(server: StubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("indexing.llm.time.sleep", waits.append)
+    good, date = (200, {}, REPLY), formatdate(time.time() + 50, usegmt=True)
+    told = [(429, {"Retry-After": "2"}, ""), (429, {"Retry-After": date}, ""), (429, {}, "")]
+    server.script = [good, told[0], good, told[1], good, told[2], good]
+    budget = DescribeBudget.from_settings()
+    assert len(describe(make_chunks(32), budget)) == 32
+    assert (len(server.requests), budget.described, budget.warning) == (7, 32, "")
+    seconds, until_date, own = waits
+    assert 2 <= seconds <= 2.25
+    assert 20 <= until_date <= 50.25
+    assert 0.5 <= own <= 1
+
+
+def test_it_asks_a_server_that_refuses_the_key_once(server: StubServer) -> None:
+    server.script = [(401, {}, "")]
+    budget = DescribeBudget.from_settings()
+    assert describe(make_chunks(64), budget) == {}
+    assert len(server.requests) == 1
+    assert re.search(r"answered 401.*LLM_API_KEY", budget.warning)
+    assert "sk-secret-key" not in budget.warning
