@@ -43,6 +43,8 @@ _ANNOTATION_LINE = re.compile(rb"[ \t]*(@[\w.:]+(?:\([^\n]*\))?)[ \t]*\r?\n")
 _ANNOTATION_LANGUAGES = frozenset({"java", "kotlin", "groovy", "scala", "swift", "dart", "typescript", "tsx"})
 _BRACKET_MACRO = re.compile(rb"^(?:[A-Z0-9]*_)*(?:BEGIN|END)(?:_[A-Z0-9]+)*(?=[ \t]*$)(?!\s*[},)])", re.M)
 _BATS_MARK = "@test "
+# Above some 250 levels of blocks the scanner of the YAML grammar ends the process. A level takes a blank or a mark.
+_DEEP_BLOCKS = re.compile(rb"^(?: |[-?:] ){200}", re.M)
 _BATS_TEST = re.compile(rb"^(@test[ \t]+)([\"'][^\n]*)[\"'][ \t](?=[ \t]*\{[ \t]*$)", re.M)
 _PREFIX_TYPES = ("attribute_item", "attribute_list", "annotation", "decorator", "marker_annotation")
 
@@ -113,6 +115,8 @@ def parse(text: bytes, language: str) -> Syntax:
     grammar = _grammar(language)
     if isinstance(grammar, str):
         return Syntax(ParsedFile(fallback=grammar))
+    if language == "yaml" and _DEEP_BLOCKS.search(text):
+        return Syntax(ParsedFile(fallback="YAML blocks nested deeper than its parser can bear"))
     tree = _parse_tree(grammar.language, _parsable(text, language))
     if tree is None:
         return Syntax(ParsedFile(fallback=f"parsing took more than {PARSE_TIMEOUT_SECONDS:g} s"))

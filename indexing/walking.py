@@ -276,7 +276,9 @@ def _examine(entry: TreeEntry, raw: bytes, rules: PathRules) -> SourceFile | Ski
     source = _read_text(entry.path, entry.blob_id, raw)
     if isinstance(source, SkippedEntry) or source.route == "openapi":
         return source
-    unwanted = _unwanted_by_content(entry.path, source.language, source.text, rules)
+    # A notebook's pictures are long lines of base64; what people wrote is in its cells all the same.
+    language = "" if source.route == "notebook" else source.language
+    unwanted = _unwanted_by_content(entry.path, language, source.text, rules)
     return SkippedEntry(entry.path, *unwanted) if unwanted else source
 
 

@@ -301,3 +301,27 @@ def test_it_cuts_macros_of_rust_behind_their_items() -> None:
     parts = _chunks_of("a.rs", f"make_all! {{\n{items}}}\n")
     assert len(parts) > 1
     assert all(part.startswith(("impl<T>", "make_all!")) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("a.py", "def huge():\n" + "".join(f"    value_{n} = compute({n})\n" for n in range(4000))),
+        ("b.py", "def huge(x):\n    return [\n" + "".join(f"        {n},\n" for n in range(4000)) + "    ]\n"),
+    ],
+)
+def test_it_splits_a_function_of_four_thousand_lines(path: str, content: str) -> None:
+    chunked = chunk(path, content)
+    assert uncovered(content.encode(), chunked) == b""
+    assert max(item.end_byte - item.start_byte for item in primary(chunked)) <= 1500
+    assert {item.symbol.rpartition(".")[2] for item in primary(chunked)} == {"huge"}
+
+
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+def test_it_counts_lines_that_end_with_a_carriage_return(newline: str) -> None:
+    content = newline.join(["# one", "def total():", "    return 1", "", "", "def other():", "    return 2", ""])
+    chunked = chunk("a.py", content)
+    raw = content.encode()
+    other = next(item for item in primary(chunked) if b"def other" in raw[item.start_byte : item.end_byte])
+    assert other.end_line == 7
+    assert uncovered(raw, chunked) == b""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from pytest_django import Settings
 
@@ -77,3 +79,30 @@ def test_it_keeps_comments_with_the_statement_below(settings: Settings) -> None:
         "-- Users.\nCREATE TABLE users (id int);\n\n/* Newest\n   first. */\nCREATE VIEW newest AS SELECT * FROM t;\n"
     )
     assert [text.splitlines()[0] for text in texts(content, chunk("a.sql", content))] == ["-- Users.", "/* Newest"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("a.json", "[" * 10_000 + "1" + "]" * 10_000),
+        ("b.json", '{"a":\n' * 10_000 + "1" + "}" * 10_000),
+        ("a.yaml", "a: " + "[" * 10_000 + "]" * 10_000 + "\n"),
+    ],
+)
+def test_it_opens_ten_thousand_levels_in_time_that_grows_with_them(path: str, content: str) -> None:
+    started = time.thread_time()
+    chunked = chunk(path, content)
+    assert time.thread_time() - started < 3  # 10 s and 27 s when each node looked for its parent
+    assert uncovered(content.encode(), chunked) == b""
+    assert max(item.end_byte - item.start_byte for item in chunked.chunks) <= 1500
+
+
+@pytest.mark.parametrize("content", ["".join(" " * level + "a:\n" for level in range(400)), "- " * 400 + "a\n"])
+def test_it_cuts_blocks_by_lines_that_would_end_the_process(content: str) -> None:
+    chunked = chunk("a.yaml", content)
+    assert chunked.parsed.fallback == "YAML blocks nested deeper than its parser can bear"
+    assert uncovered(content.encode(), chunked) == b""
+
+
+def test_it_parses_blocks_that_are_merely_deep() -> None:
+    assert chunk("a.yaml", "".join(" " * level + "a:\n" for level in range(200))).parsed.fallback == ""
