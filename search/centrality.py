@@ -7,16 +7,19 @@ imports by name (Swift, C#, one package of Kotlin) count the files that mention 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from indexing.index_format import OpenIndex, Postings
+from indexing.index_format import OpenIndex, Postings, Segment
 from indexing.tokenizing import stems, term_hash
-from search.lexical import document_frequency
+from search.lexical import document_frequencies
 
 Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
 
 # A mention is weaker than an import: the name may be a plain word.
 MENTION_WEIGHT = 0.5
@@ -39,31 +42,54 @@ def centrality(index: OpenIndex) -> Floats:
 
 
 def _centrality(index: OpenIndex) -> Floats:
-    keys = [file_key(segment.paths.raw(row)) for segment in index.segments for row in range(segment.info.files)]
-    importers = _importers(index)
+    if not index.segments:
+        return np.empty(0, np.float32)
+    numbers: dict[str, int] = {}  # file key -> its number, of files and imports alike
+    own = [_numbered(map(file_key, _paths(segment)), numbers) for segment in index.segments]
+    imported = [_imports(segment, keys, numbers) for segment, keys in zip(index.segments, own, strict=True)]
+    files = np.concatenate(own)
+    importers = np.bincount(np.concatenate(imported), minlength=len(numbers))
+    counts = importers.astype(np.float32)
     lists = [postings for segment in index.segments if (postings := segment.postings("files")) is not None]
-    counts = np.zeros(len(keys), np.float32)
-    for place, key in enumerate(keys):
-        imported = importers.get(key, 0)
-        counts[place] = imported or MENTION_WEIGHT * max(0, _mentions(lists, key) - 1)
-    logs = np.log1p(counts)
+    names = list(numbers)
+    alone = np.unique(files[importers[files] == 0])
+    counts[alone] = MENTION_WEIGHT * np.maximum(0, _mentions(lists, [names[number] for number in alone.tolist()]) - 1)
+    logs = np.log1p(counts[files])
     return (logs / max(float(logs.max(initial=0)), 1e-9)).astype(np.float32)
 
 
-def _mentions(lists: list[Postings], key: str) -> int:
-    found = stems([key]) if len(key) > 3 else []
-    return document_frequency(lists, term_hash(found[0])) if found else 0
+def _numbered(keys: Iterable[str], numbers: dict[str, int]) -> Rows:
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
-def _importers(index: OpenIndex) -> dict[str, int]:
-    """File key -> number of files with an import that ends in it."""
-    counts: dict[str, int] = {}
-    for segment in index.segments:
-        for row in segment.live_file_rows():
-            own = file_key(segment.paths.raw(row))
-            for key in {key for name in segment.imports(row) if (key := import_key(name))} - {own}:
-                counts[key] = counts.get(key, 0) + 1
-    return counts
+def _paths(segment: Segment) -> list[bytes]:
+    blob, edges = segment.paths.blob.tobytes(), segment.paths.starts.tolist()
+    return [blob[start:end] for start, end in pairwise(edges)]
+
+
+def _mentions(lists: Sequence[Postings], keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """(keys,) in how many files each of the names occurs; 0 for names too short to be told from words."""
+    found = [stems([key]) if len(key) > 3 else [] for key in keys]
+    long = np.flatnonzero([bool(stemmed) for stemmed in found])
+    mentions = np.zeros(len(keys), np.int64)
+    mentions[long] = document_frequencies(lists, [term_hash(stemmed[0]) for stemmed in found if stemmed])
+    return mentions
+
+
+def _imports(segment: Segment, own: Rows, numbers: dict[str, int]) -> Rows:
+    """The number of the key of each import: once a live file, and not its own. Each name is read once."""
+    starts = np.asarray(segment.array("imports.starts")).astype(np.int64)
+    names, places = np.unique(segment.array("imports.rows"), return_inverse=True)
+    keys = [import_key(segment.strings[name]) for name in names.tolist()]
+    imported = _numbered(keys, numbers)[places]
+    files = np.repeat(np.arange(len(own)), np.diff(starts))
+    counted = imported != own[files]
+    if "" in numbers:
+        counted &= imported != numbers[""]
+    if segment.live_files is not None:
+        counted &= segment.live_files[files]
+    once: Rows = np.unique(files[counted] * len(numbers) + imported[counted]) % len(numbers)
+    return once
 
 
 def file_key(path: bytes) -> str:

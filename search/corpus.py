@@ -128,9 +128,12 @@ class Corpus:
         part = self.part_of_file(file_row)
         return part.segment.paths.raw(file_row - part.first_file)
 
-    def file_flags(self, file_row: int) -> int:
-        part = self.part_of_file(file_row)
-        return int(part.segment.files["flags"][file_row - part.first_file])
+    def file_flags(self, file_rows: Rows) -> Rows:
+        """The flags of each file row: FileFlag values, added."""
+        flags = np.zeros(len(file_rows), np.int64)
+        for part, mine in self._by_part(file_rows, self._file_edges):
+            flags[mine] = part.segment.files["flags"][file_rows[mine] - part.first_file]
+        return flags
 
     def record(self, chunk_row: int) -> tuple[Source, ChunkRecord]:
         part = self.part_of_chunk(chunk_row)

@@ -87,10 +87,10 @@ def _statistics(
     return Statistics(documents, terms / documents, np.sum([counts for _, counts in found], axis=0))
 
 
-def document_frequency(lists: Sequence[Postings], term: int) -> int:
-    """In how many documents of all lists the term occurs."""
-    wanted = np.array([term], np.uint64)
-    return sum(int(_find(postings, wanted)[1][0]) for postings in lists)
+def document_frequencies(lists: Sequence[Postings], terms: Sequence[int]) -> npt.NDArray[np.int64]:
+    """(terms,) in how many documents of all lists each of the terms occurs."""
+    wanted = np.array(terms, np.uint64)
+    return sum((_find(postings, wanted)[1] for postings in lists), np.zeros(len(wanted), np.int64))
 
 
 def _find(postings: Postings, wanted: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

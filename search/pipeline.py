@@ -69,6 +69,7 @@ OnHits = Callable[[tuple[Hit, ...]], None]
 def warm_up() -> None:
     """What the first question of a process would wait for."""
     import faiss  # noqa: F401  half a second
+    import numpy.ma  # noqa: F401  which numpy.unique imports when it is first called
 
     catalogue.current()
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +76,7 @@ class Weights:
 
 WEIGHTS = Weights()
 DESCRIPTION_WORDS = 8  # distinct content words; 95 % of questions that ask for a place have no more
+_CACHED_PATHS = 1 << 14  # about 15 MB: the same files are candidates again and again
 
 # A class is what a bare name asks for before a method or a field of the same name.
 _KIND_RANK = {
@@ -151,26 +153,40 @@ def path_match(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) 
     "How is it used" says nothing about a path, but a file `impls.rs` is about implementations: words about asking
     count for the name only.
     """
-    wanted = wording.stem_words
-    value: dict[int, float] = {}
-    for file_row in np.unique(files):
-        path = corpus.path(int(file_row)).decode("utf-8", "replace")
-        name = path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-        path_words = frozenset(stems(terms(path)))
-        name_words = stems(terms(name))
-        covered = sum(_has(word, path_words) for word in wanted) / max(1, len(wanted))
-        named = sum(_has(word, wording.all_stem_words) for word in name_words) / max(1, len(name_words))
-        value[int(file_row)] = weights.path_words * covered + weights.path_name * named
-    return np.array([value[int(file_row)] for file_row in files], np.float32)
+    wanted, known = _by_beginning(wording.stem_words), _by_beginning(wording.all_stem_words)
+    distinct, inverse = np.unique(files, return_inverse=True)
+    found: dict[str, frozenset[str]] = {}  # word of a path -> the wanted words that it is
+    values = np.zeros(len(distinct), np.float32)
+    for place, file_row in enumerate(distinct.tolist()):
+        path_words, name_words = _path_stems(corpus.path(file_row))
+        for word in path_words - found.keys():
+            found[word] = _alike(word, wanted)
+        covered = len(frozenset().union(*[found[word] for word in path_words])) / max(1, len(wording.stem_words))
+        named = sum(bool(_alike(word, known)) for word in name_words) / max(1, len(name_words))
+        values[place] = weights.path_words * covered + weights.path_name * named
+    return values[inverse]
 
 
-def _has(word: str, words: frozenset[str]) -> bool:
+@lru_cache(maxsize=_CACHED_PATHS)
+def _path_stems(path: bytes) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Stems of the whole path, and of the file's name without its ending."""
+    text = path.decode("utf-8", "replace")
+    name = text.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    return frozenset(stems(terms(text))), tuple(stems(terms(name)))
+
+
+def _by_beginning(words: frozenset[str]) -> dict[str, list[str]]:
+    """First four letters -> the words: only those can be alike."""
+    groups: dict[str, list[str]] = {}
+    for word in words:
+        groups.setdefault(word[:4], []).append(word)
+    return groups
+
+
+def _alike(word: str, words: dict[str, list[str]]) -> frozenset[str]:
     """Equal, or one begins with the other from four letters on: `config` and `configuration`."""
-    if word in words:
-        return True
-    return len(word) >= 4 and any(
-        len(other) >= 4 and (other.startswith(word) or word.startswith(other)) for other in words
-    )
+    others = words.get(word[:4], ())
+    return frozenset(other for other in others if other.startswith(word) or word.startswith(other))
 
 
 def definition_match(corpus: Corpus, chunks: Rows, wording: Wording, weights: Weights) -> Floats:
@@ -239,26 +255,23 @@ def priors(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) -> F
         FileFlag.DOCS: 1.0 if words & {"doc", "document", "guid", "readm", "changelog", "licens"} else weights.docs,
         FileFlag.CONFIG: 1.0 if words & {"config", "configur", "set", "packag", "ci"} else weights.config,
     }
-    value: dict[int, float] = {}
-    for file_row in np.unique(files):
-        flags = corpus.file_flags(int(file_row))
-        factor = 1.0
-        for flag, cost in factors.items():
-            if flags & flag:
-                factor *= cost
-        value[int(file_row)] = factor
-    return np.array([value[int(file_row)] for file_row in files], np.float32)
+    flags = corpus.file_flags(files)
+    result = np.ones(len(files))
+    for flag, cost in factors.items():
+        result[(flags & int(flag)) != 0] *= cost
+    return result.astype(np.float32)
 
 
 def saturate(scores: Floats, files: Rows, *, limit: int, later_chunk: float) -> Rows:
     """(<= limit,) positions, best first; the n-th chunk of a file counts `later_chunk` ** (n - 1) of its score."""
     order = np.lexsort((np.arange(len(scores)), -scores))
+    given, owners = scores.tolist(), files.tolist()
     seen: dict[int, int] = {}
     value = np.empty(len(scores), np.float64)
-    for position in order:
-        count = seen.get(int(files[position]), 0)
-        value[position] = float(scores[position]) * later_chunk**count
-        seen[int(files[position])] = count + 1
+    for position in order.tolist():
+        count = seen.get(owners[position], 0)
+        value[position] = given[position] * later_chunk**count
+        seen[owners[position]] = count + 1
     best: Rows = np.lexsort((np.arange(len(scores)), -value))[:limit]
     return best
 

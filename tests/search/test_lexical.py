@@ -6,7 +6,7 @@ import numpy as np
 
 from indexing.index_format import Postings
 from indexing.tokenizing import term_hash
-from search.lexical import bm25, document_frequency
+from search.lexical import bm25, document_frequencies
 
 
 def postings(*documents: str) -> Postings:
@@ -62,4 +62,4 @@ def test_it_finds_nothing_for_unknown_words_and_in_no_lists() -> None:
 
 
 def test_it_counts_documents() -> None:
-    assert document_frequency([postings("a b", "a"), postings("a", "c")], term_hash("a")) == 3
+    assert document_frequencies([postings("a b", "a"), postings("a", "c")], [term_hash("a"), 1]).tolist() == [3, 0]
