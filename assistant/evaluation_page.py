@@ -14,7 +14,7 @@ from assistant.citation_uses import citation_uses
 from assistant.models import Feedback, Message
 from indexing.access import Principal
 from search.charts import HEIGHT, MARGIN, WIDTH, charts
-from search.models import EvaluationRun
+from search.models import EvaluationRun, as_read_by
 
 USAGE_DAYS = 30
 MAX_RUNS = 300
@@ -24,14 +24,15 @@ MAX_RUNS = 300
 def evaluation(request: HttpRequest) -> HttpResponse:
     if not request.user.is_staff:
         raise Http404
-    runs = EvaluationRun.objects.defer("report")[:MAX_RUNS]
+    principal = Principal.of_user(request.user)
+    runs = as_read_by(EvaluationRun.objects.with_figures()[:MAX_RUNS], principal)
     context = {
         "charts": charts(runs),
         "width": WIDTH,
         "height": HEIGHT,
         "margin": MARGIN,
         "usage": _usage(),
-        "uses": citation_uses(USAGE_DAYS, Principal.of_user(request.user)),
+        "uses": citation_uses(USAGE_DAYS, principal),
         "days": USAGE_DAYS,
     }
     return render(request, "evaluation.html", context)

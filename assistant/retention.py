@@ -1,7 +1,9 @@
-"""Rows past their time -> gone, where a setting says how long they are kept. Called every hour by schedulers.
+"""Rows past their time -> gone. Called every hour by schedulers.
 
 Conversations go with everything that hangs on them. Events and traces go earlier if wanted: the answer, its evidence
-and its citations stay. In steps, so that no transaction holds the database for long. Audit records are not touched.
+and its citations stay. Settings say how long each of these is kept. Jobs of Slack and callbacks that are over, and
+idempotency keys, have a time of their own. In steps, so that no transaction holds the database for long. Audit records
+are not touched.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from django.conf import settings
 from django.db.models import Max, Model, QuerySet
 from django.utils import timezone
 
-from assistant.models import AnswerEvent, Conversation, Message
+from assistant import idempotency
+from assistant.models import AnswerEvent, Callback, Conversation, IdempotentReply, LeasedJob, Message, SlackJob
 from indexing.models import Index, LLMCall, Repository
 
 AT_ONCE = 500
+JOBS_KEPT = timedelta(days=90)  # a thread of Slack finds its conversation by its jobs, so follow-ups work for so long
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +36,11 @@ def remove_old() -> dict[str, int]:
         "builds": (settings.KEEP_BUILDS_DAYS, _builds),
     }
     removed = {kind: remove(timedelta(days=days)) for kind, (days, remove) in kinds.items() if days > 0}
+    removed |= {
+        "Slack jobs": _jobs(SlackJob),
+        "callbacks": _jobs(Callback),
+        "idempotency keys": _delete(IdempotentReply.objects.filter(created_at__lt=timezone.now() - idempotency.KEPT)),
+    }
     removed = {kind: number for kind, number in removed.items() if number}
     if removed:
         log.info("removed what is past its time: %s", ", ".join(f"{n} {kind}" for kind, n in removed.items()))
@@ -65,6 +74,10 @@ def _builds(age: timedelta) -> int:
     published = Repository.objects.exclude(current_index=None).values("current_index")
     listing = Index.objects.exclude(skips_of=None).values("skips_of")
     return _delete(old.exclude(pk__in=newest).exclude(pk__in=published).exclude(pk__in=listing))
+
+
+def _jobs(model: type[LeasedJob]) -> int:
+    return _delete(model._default_manager.filter(finished_at__lt=timezone.now() - JOBS_KEPT))
 
 
 def _delete(rows: QuerySet[Model]) -> int:

@@ -15,13 +15,19 @@ from django.http import HttpRequest
 from indexing.access import Principal
 from indexing.admin import AuditedAdmin, RecordAdmin
 from indexing.models import Repository
-from search.models import EvaluationRun, Question, QuestionSet
+from search.models import EvaluationRun, Question, QuestionSet, read_whole_by
 
 
 @admin.register(EvaluationRun)
 class EvaluationRunAdmin(RecordAdmin):
     list_display = ("created_at", "ndcg_at_10", "queries", "commit")
     date_hierarchy = "created_at"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationRun]:
+        """A report is shown whole or not at all; parts of it are on the evaluation page."""
+        principal = Principal.of_user(request.user)
+        runs = EvaluationRun.objects.all()
+        return runs if principal.sees_all else runs.filter(pk__in=read_whole_by(principal))
 
 
 class QuestionInline(admin.TabularInline):

@@ -20,6 +20,8 @@ import numpy as np
 from django.conf import settings
 
 from indexing.access import Principal
+from indexing.errors import GitError
+from indexing.git_process import git
 from indexing.models import Repository
 from search import models
 from search.comparing import Key
@@ -219,6 +221,14 @@ def per_query(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:  # Any: JSON
         }
         for outcome in outcomes
     ]
+
+
+def own_commit() -> str:
+    """The commit of this project that is measured; empty where it runs without its history."""
+    try:
+        return git(Path(settings.BASE_DIR) / ".git", "rev-parse", "HEAD").stdout.decode().strip()
+    except GitError:
+        return ""
 
 
 def _summary(outcomes: Sequence[Outcome]) -> dict[str, float | int]:

@@ -17,8 +17,8 @@ from indexing.api import Cursor, Limit, Text
 from indexing.models import Repository
 from indexing.paging import PAGE_SIZE, page
 from search.errors import EvaluationError
-from search.evaluation import per_query, report, run, stored_questions
-from search.models import EvaluationRun
+from search.evaluation import own_commit, per_query, report, run, stored_questions
+from search.models import EvaluationRun, as_read_by
 
 router = Router(tags=["evaluation"])
 MAX_QUESTIONS = 100  # each takes about a tenth of a second
@@ -52,10 +52,11 @@ class RunIn(Schema, extra="forbid"):
 
 @router.get("", response=RunPage, summary="List evaluation runs", operation_id="list_evaluation_runs")
 def list_runs(request: HttpRequest, cursor: Cursor = "", limit: Limit = PAGE_SIZE) -> RunPage:
-    """Newest first."""
-    _staff(request)
-    rows, next_cursor = page(EvaluationRun.objects.defer("report"), cursor, limit, newest_first=True)
-    items = [RunOut.model_validate(row, from_attributes=True) for row in rows]
+    """Newest first; of each run the figures of repositories that may be read, so a page may hold fewer than `limit`."""
+    caller = _staff(request)
+    rows, next_cursor = page(EvaluationRun.objects.with_figures(), cursor, limit, newest_first=True)
+    readable = as_read_by(rows, caller.principal)
+    items = [RunOut.model_validate(row, from_attributes=True) for row in readable]
     return RunPage(items=items, next_cursor=next_cursor)
 
 
@@ -76,24 +77,26 @@ def start_run(request: HttpRequest, body: RunIn) -> Status[RunDetail]:
     outcomes = run(questions, repositories)
     document = report(outcomes)
     row = EvaluationRun.objects.create(
+        commit=own_commit(),
         options={"set": body.set},
         ndcg_at_10=document["overall"]["ndcg_at_10"],
         queries=document["overall"]["queries"],
         report={**document, "per_query": per_query(outcomes)},
     )
-    return Status(201, _detail(row, caller.principal))
+    return Status(201, _detail(row.pk, caller.principal))
 
 
 @router.get("/{int:run_id}", response=RunDetail, summary="Get an evaluation run", operation_id="get_evaluation_run")
 def get_run(request: HttpRequest, run_id: int) -> RunDetail:
     caller = _staff(request)
-    row = EvaluationRun.objects.filter(pk=run_id).first()
-    if row is None:
+    return _detail(run_id, caller.principal)
+
+
+def _detail(run_id: int, principal: Principal) -> RunDetail:
+    found = as_read_by(EvaluationRun.objects.with_figures().filter(pk=run_id), principal)
+    if not found:
         raise Http404("There is no such evaluation run.")
-    return _detail(row, caller.principal)
-
-
-def _detail(row: EvaluationRun, principal: Principal) -> RunDetail:
+    (row,) = found
     stored = row.report
     names = set(stored.get("per_repository", {}))
     readable = set(Repository.objects.visible_to(principal).filter(name__in=names).values_list("name", flat=True))

@@ -28,6 +28,7 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[1]
 LIMIT = 500
+SMALLEST_LIMIT = 60
 WARM_UP = 200
 MEMORY_EVERY = 500
 ALLOWED_GROWTH = 1.1  # of the memory after the first tenth
@@ -172,14 +173,25 @@ def question(number: int) -> dict[str, Any]:
 
 
 def limits(environment: dict[str, str], clients: int) -> tuple[dict[str, Any], bool]:
-    """Two processes, one token, one minute: a request that fails its check is counted like any other."""
-    secret = make_token(environment, LIMIT)
+    """Two processes, one token, one minute: a request that fails its check is counted like any other.
+
+    What a slow machine cannot send within a minute is measured again with half of it, so that a count is always exact.
+    """
+    limit = LIMIT
     with server(environment) as (first, _), server(environment) as (second, _):
-        time.sleep(61 - time.time() % 60)  # all of them in one minute, from its beginning
-        result = drive([first, second], secret, LIMIT + 200, clients, lambda number: {"question": ""})
-    within = result.seconds < 58
-    figures = {"limit": LIMIT, "processes": 2, "statuses": dict(result.statuses), "seconds": round(result.seconds, 1)}
-    return figures, within and result.statuses == {422: LIMIT, 429: 200}
+        while True:
+            secret = make_token(environment, limit)
+            time.sleep(61 - time.time() % 60)  # all of them in one minute, from its beginning
+            minute = int(time.time() // 60)
+            result = drive([first, second], secret, limit * 7 // 5, clients, lambda number: {"question": ""})
+            within = int(time.time() // 60) == minute
+            if within or limit < SMALLEST_LIMIT * 2:
+                break
+            limit //= 2
+    exact = within and result.statuses == {422: limit, 429: limit * 7 // 5 - limit}
+    statuses = dict(result.statuses)
+    figures = {"limit": limit, "processes": 2, "statuses": statuses, "seconds": round(result.seconds, 1)}
+    return figures | {"within_a_minute": within, "exact": exact}, exact
 
 
 def main() -> int:

@@ -55,7 +55,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings) -
     _end(message)
     monkeypatch.setattr(answering, "start_answer", lambda message_id: None)
     monkeypatch.setattr(answering, "event_stream", _no_events)
-    run = EvaluationRun.objects.create(ndcg_at_10=0.5, queries=1, report={"per_repository": {}, "per_query": []})
+    figures = {repository.name: {"ndcg_at_10": 0.5, "queries": 1}}
+    run = EvaluationRun.objects.create(ndcg_at_10=0.5, queries=1, report={"per_repository": figures, "per_query": []})
     return {
         "repository_id": repository.pk,
         "conversation_id": str(message.conversation_id),

@@ -4,13 +4,15 @@ import pytest
 from django.test import Client
 
 from search.models import EvaluationRun
-from tests.factories import make_message
+from tests.factories import make_message, make_repository, make_user
 
 
 @pytest.mark.django_db
 def test_it_charts_runs_for_staff_without_inline_styles(staff_client: Client) -> None:
+    name = make_repository().name
     for figure in (0.81, 0.84):
-        EvaluationRun.objects.create(ndcg_at_10=figure, queries=12, commit="a" * 40, report={})
+        report = {"per_repository": {name: {"ndcg_at_10": figure, "queries": 12}}}
+        EvaluationRun.objects.create(ndcg_at_10=figure, queries=12, commit="a" * 40, report=report)
     make_message()
     html = staff_client.get("/evaluation/").content.decode()
     assert html.count("<circle") == 2
@@ -26,3 +28,14 @@ def test_it_says_how_to_measure_when_nothing_was(staff_client: Client) -> None:
 
 def test_it_does_not_exist_for_others(user_client: Client) -> None:
     assert user_client.get("/evaluation/").status_code == 404
+
+
+@pytest.mark.django_db
+def test_it_shows_staff_no_figures_of_what_they_may_not_read(client: Client) -> None:
+    client.force_login(make_user(is_staff=True))
+    secret = make_repository("acme/secret", visibility="private", owner=make_user())
+    report = {"per_repository": {secret.name: {"ndcg_at_10": 0.8123, "queries": 12}}}
+    EvaluationRun.objects.create(ndcg_at_10=0.8123, queries=12, options={"repo": [secret.name]}, report=report)
+    html = client.get("/evaluation/").content.decode()
+    assert "0.8123" not in html
+    assert secret.name not in html

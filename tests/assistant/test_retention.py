@@ -3,10 +3,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.utils import timezone
 from pytest_django import Settings
 
-from assistant.models import AnswerEvent, Conversation, Message
+from assistant import tokens
+from assistant.models import AnswerEvent, Callback, Conversation, IdempotentReply, Message, SlackJob
 from assistant.retention import remove_old
 from indexing.models import Index, LLMCall
 from tests.factories import make_conversation, make_index, make_message, make_repository
@@ -59,3 +61,18 @@ def test_it_removes_the_ledger_and_builds_that_newer_ones_replaced(settings: Set
     assert remove_old() == {"usage records": 1, "builds": 1}
     assert not Index.objects.filter(pk=replaced.pk).exists()
     assert set(Index.objects.all()) == {listing, current, newest}
+
+
+def test_it_removes_jobs_that_are_over_and_old_keys_whatever_the_settings(user: User) -> None:
+    now = timezone.now()
+    token, _secret = tokens.create(user, "bot", scopes=["ask"])
+    for number, finished in enumerate([now - timedelta(days=91), now - timedelta(days=89), None]):
+        common = {"due_at": now, "origin": "https://code.example", "finished_at": finished}
+        SlackJob.objects.create(event_key=f"event {number}", kind="direct", team_id="T0TEAM", **common)
+        Callback.objects.create(message=make_message(), token=token, url="https://hooks.example/", **common)
+        IdempotentReply.objects.create(token=token, key=str(number), request_sha256="0" * 64)
+    IdempotentReply.objects.filter(key="0").update(created_at=now - timedelta(hours=25))
+    assert remove_old() == {"Slack jobs": 1, "callbacks": 1, "idempotency keys": 1}
+    assert set(SlackJob.objects.values_list("event_key", flat=True)) == {"event 1", "event 2"}
+    assert set(IdempotentReply.objects.values_list("key", flat=True)) == {"1", "2"}
+    assert Message.objects.count() == 3

@@ -13,7 +13,8 @@ from tests.factories import make_repository, make_user
 
 @pytest.mark.django_db
 def test_it_lists_runs_and_changes_none(staff_client: Client) -> None:
-    run = EvaluationRun.objects.create(ndcg_at_10=0.8251, queries=120, commit="a" * 40, report={"overall": {}})
+    report = {"per_repository": {make_repository().name: {"ndcg_at_10": 0.8251, "queries": 120}}}
+    run = EvaluationRun.objects.create(ndcg_at_10=0.8251, queries=120, commit="a" * 40, report=report)
     html = staff_client.get("/admin/search/evaluationrun/").content.decode()
     assert "0.8251" in html
     assert "120" in html
@@ -46,3 +47,17 @@ def test_it_reads_paths_with_and_without_lines() -> None:
 def test_it_refuses_a_question_without_an_answer(relevant: str) -> None:
     with pytest.raises(ValidationError):
         Question(query="q", relevant=relevant).clean()
+
+
+@pytest.mark.django_db
+def test_it_shows_a_report_to_those_who_read_all_of_its_repositories(client: Client) -> None:
+    lead = make_user(is_staff=True)
+    lead.user_permissions.set(Permission.objects.filter(content_type__app_label="search"))
+    names = [make_repository().name, make_repository(visibility="private", owner=make_user()).name]
+    for figure, seen in ((0.7111, names[:1]), (0.7222, names)):
+        report = {"per_repository": {name: {"ndcg_at_10": figure, "queries": 3} for name in seen}}
+        EvaluationRun.objects.create(ndcg_at_10=figure, queries=3, report=report)
+    client.force_login(lead)
+    html = client.get("/admin/search/evaluationrun/").content.decode()
+    assert "0.7111" in html
+    assert "0.7222" not in html

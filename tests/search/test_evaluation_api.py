@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 
 from indexing.models import Repository
 from search import evaluation_api
+from search.evaluation import own_commit
 from search.models import EvaluationRun, Question, QuestionSet
 from tests.assistant.api_client import ApiClient
 from tests.assistant.scripted import SESSIONS
@@ -44,6 +45,7 @@ def test_it_measures_a_set_and_keeps_the_run(api: ApiClient, questions: Question
     run = made.json()
     assert (run["ndcg_at_10"], run["queries"], run["options"]) == (1.0, 1, {"set": "team"})
     assert run["per_query"][0]["query"] == "sign cookie"
+    assert run["commit"] == own_commit()
     (listed,) = api.get("/evaluations").json()["items"]
     assert listed["id"] == run["id"]
     assert api.get(f"/evaluations/{run['id']}").json() == run
@@ -54,9 +56,8 @@ def test_it_leaves_out_what_the_caller_may_not_read(
 ) -> None:
     run = api.post("/evaluations", {"set": "team"}).json()
     Repository.objects.update(visibility="private", owner=staff)
-    seen = api.get(f"/evaluations/{run['id']}")
-    assert (seen.json()["per_query"], seen.json()["per_repository"]) == ([], {})
-    assert "acme/web" not in seen.content.decode()
+    assert api.get(f"/evaluations/{run['id']}").status_code == 404
+    assert api.get("/evaluations").json()["items"] == []
     assert api.post("/evaluations", {"set": "team"}).status_code == 422
 
 
@@ -79,3 +80,12 @@ def test_it_leaves_large_sets_to_the_command(
     assert response.status_code == 422
     assert "manage.py evaluate" in response.json()["error"]["message"]
     assert not EvaluationRun.objects.exists()
+
+
+def test_it_gives_means_over_what_the_caller_may_read(api: ApiClient, repository: Repository) -> None:
+    per_repository = {"acme/web": {"ndcg_at_10": 0.9, "queries": 2}, "acme/secret": {"ndcg_at_10": 0.3, "queries": 4}}
+    row = EvaluationRun.objects.create(
+        ndcg_at_10=0.5, queries=6, options={"repo": ["acme/secret"]}, report={"per_repository": per_repository}
+    )
+    for seen in (api.get("/evaluations").json()["items"][0], api.get(f"/evaluations/{row.pk}").json()):
+        assert (seen["ndcg_at_10"], seen["queries"], seen["options"]) == (0.9, 2, {})

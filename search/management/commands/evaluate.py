@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from indexing.building import build_now
-from indexing.errors import GitError, IndexingError
-from indexing.git_process import git
+from indexing.errors import IndexingError
 from indexing.models import Repository
 from indexing.refreshing import repository_at
 from search.comparing import compare
@@ -24,6 +22,7 @@ from search.evaluation import (
     Question,
     Way,
     figures,
+    own_commit,
     per_query,
     pooled,
     read_questions,
@@ -197,7 +196,7 @@ def _comparison(earlier: EvaluationRun, outcomes: Sequence[Outcome]) -> Json:
 
 def _store(options: Json, document: Json, outcomes: Sequence[Outcome]) -> EvaluationRun:
     return EvaluationRun.objects.create(
-        commit=_own_commit(),
+        commit=own_commit(),
         options={
             name: str(value) if isinstance(value, Path) else value
             for name in STORED_OPTIONS
@@ -207,14 +206,6 @@ def _store(options: Json, document: Json, outcomes: Sequence[Outcome]) -> Evalua
         queries=document["overall"]["queries"],
         report={**document, "per_query": per_query(outcomes)},
     )
-
-
-def _own_commit() -> str:
-    """The commit of this project that is measured; empty where it runs without its history."""
-    try:
-        return git(Path(settings.BASE_DIR) / ".git", "rev-parse", "HEAD").stdout.decode().strip()
-    except GitError:
-        return ""
 
 
 # For people.
