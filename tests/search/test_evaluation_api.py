@@ -89,3 +89,13 @@ def test_it_gives_means_over_what_the_caller_may_read(api: ApiClient, repository
     )
     for seen in (api.get("/evaluations").json()["items"][0], api.get(f"/evaluations/{row.pk}").json()):
         assert (seen["ndcg_at_10"], seen["queries"], seen["options"]) == (0.9, 2, {})
+
+
+def test_it_narrows_a_token_with_a_list_even_of_a_superuser(repository: Repository) -> None:
+    chief = User.objects.create_superuser("chief")
+    per_repository = {"acme/secret": {"ndcg_at_10": 0.3, "queries": 4}}
+    row = EvaluationRun.objects.create(ndcg_at_10=0.3, queries=4, report={"per_repository": per_repository})
+    assert ApiClient(chief, ["read", "admin"]).get(f"/evaluations/{row.pk}").status_code == 200
+    limited = ApiClient(chief, ["read", "admin"], [repository])
+    assert limited.get(f"/evaluations/{row.pk}").status_code == 404
+    assert limited.get("/evaluations").json()["items"] == []
