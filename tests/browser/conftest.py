@@ -16,6 +16,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -77,6 +78,19 @@ class Server:
     model: StubServer
     environment: dict[str, str]
     work_tree: Path
+    processes: list[subprocess.Popen[bytes]]
+    log: Path
+
+    def kill_web(self) -> None:
+        """As a machine without memory does it: nothing is tidied up."""
+        os.killpg(self.processes[0].pid, signal.SIGKILL)
+        self.processes[0].wait()
+
+    def start_web(self) -> None:
+        """On the same port and data folder, ready when this returns."""
+        with self.log.open("ab") as log:
+            self.processes[0] = _start(_web(int(self.url.rpartition(":")[2])), self.environment, log)
+        _wait_until_healthy(f"{self.url}/healthz", self.log)
 
     def link(self, user: str) -> str:
         """A fresh sign-in link, as the terminal prints it."""
@@ -96,13 +110,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         environment = _environment(folder, model)
         manage(environment, "migrate", "--verbosity", "0")
         manage(environment, "shell", "--verbosity", "0", "--command", _USERS)
-        web = ["uvicorn", "assistant.asgi:application", "--port", str(port), "--log-level", "warning"]
         worker = ["celery", "--quiet", "-A", "assistant", "worker", "--pool", "solo", "--loglevel", "WARNING"]
         log = (folder / "log").open("wb")
-        processes = [_start(arguments, environment, log) for arguments in (web, worker)]
+        processes = [_start(arguments, environment, log) for arguments in (_web(port), worker)]
         try:
             _wait_until_healthy(f"http://127.0.0.1:{port}/healthz", folder / "log")
-            yield Server(f"http://127.0.0.1:{port}", model, environment, work_tree)
+            yield Server(f"http://127.0.0.1:{port}", model, environment, work_tree, processes, folder / "log")
         finally:
             _stop(processes)
             log.close()
@@ -134,6 +147,10 @@ def _environment(folder: Path, model: StubServer) -> dict[str, str]:
     }
 
 
+def _web(port: int) -> list[str]:
+    return ["uvicorn", "assistant.asgi:application", "--port", str(port), "--log-level", "warning"]
+
+
 def manage(environment: dict[str, str], *arguments: str) -> str:
     command = [sys.executable, "manage.py", *arguments]
     return subprocess.run(command, cwd=PROJECT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -158,7 +175,8 @@ def _wait_until_healthy(url: str, log: Path) -> None:
 
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
-        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # a test killed it and failed before it was started again
+            os.killpg(process.pid, signal.SIGTERM)
     for process in processes:
         try:
             process.wait(timeout=8)

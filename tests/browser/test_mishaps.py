@@ -150,3 +150,37 @@ def test_it_goes_on_after_the_stream_was_cut(lead: Person, indexed: str) -> None
     wait_for_answers(page, 1)
     assert page.locator(".prose").inner_text().count("Orders are cancelled") == 1
     assert page.evaluate("window.sources.length") >= 3
+
+
+_LEASE_RUNS_OUT = """
+from django.utils import timezone
+from assistant.models import AnswerEvent, Message
+assert AnswerEvent.objects.filter(message__state="running", name="text").exists(), "nothing was stored before the kill"
+assert Message.objects.filter(state="running").update(leased_until=timezone.now()) == 1
+"""
+
+
+def test_it_keeps_the_stored_part_when_the_server_is_killed_in_mid_answer(lead: Person, indexed: str) -> None:
+    page, server = lead.page, lead.server
+    server.model.script = [(200, {}, "Orders are cancelled by number.\n\nThe second paragraph WAIT never comes.")]
+    ask(lead)
+    expect(page.locator(".prose .tail")).to_contain_text("paragraph", timeout=20_000)
+    server.kill_web()
+    manage(server.environment, "shell", "--verbosity", "0", "--command", _LEASE_RUNS_OUT)
+    server.start_web()
+    for _ in ("the page that stayed open", "the page loaded anew"):
+        expect(page.locator(".prose:not([data-state])")).to_have_count(1, timeout=60_000)
+        expect(
+            page.locator("article", has_text="The server restarted while this answer was being written.")
+        ).to_have_count(1)
+        assert page.locator(".prose").inner_text().count("Orders are cancelled by number.") == 1
+        assert page.locator(".message--q").count() == 1
+        page.reload()
+    asked = len([request for request in server.model.requests if request.get("stream")])
+    server.model.script = [(200, {}, "Said from the start [1].")]
+    page.get_by_role("button", name="Retry").first.click()
+    expect(page.locator(".prose:not([data-state])")).to_contain_text("Said from the start", timeout=20_000)
+    expect(page.locator(".message--q")).to_have_count(1)
+    assert len([request for request in server.model.requests if request.get("stream")]) == asked + 1
+    assert all(text.startswith("Failed to load resource") for text in lead.complaints), lead.complaints
+    lead.complaints.clear()
