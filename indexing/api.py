@@ -56,6 +56,7 @@ class BuildOut(Schema):
     chunks_done: int
     chunks_known: int
     seconds_left: float | None = None
+    bytes_per_chunk: int | None = Field(None, description="What a chunk takes in the index files")
     skipped: dict[str, int] = Field(description="Reason to number of files")
     warnings: list[str]
     error: str

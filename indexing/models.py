@@ -313,6 +313,11 @@ class Index(models.Model):
         return f"{self.repository_id}@{self.commit[:10] or '?'} ({self.status})"
 
     @property
+    def bytes_per_chunk(self) -> int | None:
+        """What a chunk takes in the index files; None before there is one."""
+        return round(self.size_bytes / self.chunks_done) if self.size_bytes and self.chunks_done else None
+
+    @property
     def active(self) -> bool:
         return self.status in (self.Status.QUEUED, self.Status.BUILDING)
 

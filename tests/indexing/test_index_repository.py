@@ -38,6 +38,7 @@ def test_it_indexes_a_local_path_and_reports(tmp_path: Path) -> None:
     assert document["skipped"] == {"binary": 1}
     assert document["coverage"]["vectors"] == 1.0
     assert document["seconds"] > 0
+    assert document["bytes_per_chunk"] == round(Index.objects.get().size_bytes / document["chunks"])
 
 
 def test_it_takes_a_path_outside_the_configured_roots(tmp_path: Path, settings: Any) -> None:

@@ -83,6 +83,8 @@ class Command(BaseCommand):
             f"{document['repository']} at {document['commit'][:10] or 'no commit'}: {document['files']} files, "
             f"{document['chunks']} chunks in {document['seconds']} s ({document['status']})"
         )
+        if document["bytes_per_chunk"]:
+            self.stdout.write(f"  {document['bytes_per_chunk']:,} bytes of index a chunk")
         for reason, files in document["skipped"].items():
             self.stdout.write(f"  skipped {files:6}  {SkipReason(reason).label}")
         for sentence in document["warnings"]:
@@ -100,6 +102,7 @@ def _report(index: Index, *, seconds: float) -> dict[str, Any]:  # Any: JSON
         "status": index.status,
         "files": sum(segment.files for segment in segments),
         "chunks": sum(segment.chunks for segment in segments),
+        "bytes_per_chunk": index.bytes_per_chunk,
         "skipped": dict(sorted(index.skipped.items())),
         "coverage": {
             "lexical": coverage.lexical,
