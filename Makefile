@@ -1,6 +1,6 @@
 # run   install what is missing, then start everything on this machine
 # test  the whole check: lint, then all tests
-# test-services  the tests marked `services` on PostgreSQL with RabbitMQ and on PostgreSQL with Redis
+# test-services  the tests marked `services` on PostgreSQL with RabbitMQ and on PostgreSQL with Redis; `.ci/services` starts them
 # test-postgres  all tests but the browser's on PostgreSQL with RabbitMQ
 # milvus a Milvus server in a virtual environment of its own, for the tests marked `milvus`
 # fuzz  many more of the requests that schemathesis makes of the API's description than `test` sends
