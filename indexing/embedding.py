@@ -28,6 +28,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("TQDM_DISABLE", "1")  # progress bars of the libraries do not belong into logs
+# oneDNN keeps what it has prepared for the last 1,024 shapes, megabytes each, and batches come in hundreds of lengths:
+# memory grew by gigabytes. Batches in order of length need few at a time; with 64 kept they are as fast.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"  # its weights are in a dependency
 DEFAULT_WINDOW_TOKENS = 512  # of a model that does not state its own

@@ -115,7 +115,7 @@ class LineIndex:
 
     def line_of(self, offset: int) -> int:
         """The line that holds the byte at `offset`; past the end it is the last line."""
-        return max(1, bisect_right(self._starts, offset))
+        return bisect_right(self._starts, offset) or 1
 
     def lines_of(self, start: int, end: int) -> tuple[int, int]:
         """First and last line of the bytes `start` to `end` (exclusive)."""

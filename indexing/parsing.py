@@ -43,6 +43,7 @@ _ANNOTATION_LINE = re.compile(rb"[ \t]*(@[\w.:]+(?:\([^\n]*\))?)[ \t]*\r?\n")
 _ANNOTATION_LANGUAGES = frozenset({"java", "kotlin", "groovy", "scala", "swift", "dart", "typescript", "tsx"})
 _BRACKET_MACRO = re.compile(rb"^(?:[A-Z0-9]*_)*(?:BEGIN|END)(?:_[A-Z0-9]+)*(?=[ \t]*$)(?!\s*[},)])", re.M)
 _BATS_MARK = "@test "
+_BATS_MARK_BYTES = _BATS_MARK.encode()
 # Above some 250 levels of blocks the scanner of the YAML grammar ends the process. A level takes a blank or a mark.
 _DEEP_BLOCKS = re.compile(rb"^(?: |[-?:] ){200}", re.M)
 _BATS_TEST = re.compile(rb"^(@test[ \t]+)([\"'][^\n]*)[\"'][ \t](?=[ \t]*\{[ \t]*$)", re.M)
@@ -280,12 +281,12 @@ def _read_tree(tree: Tree, query: Query, text: bytes, language: str) -> Syntax:
             prefixes.append((node.start_byte, node.end_byte))
         if node := nodes.get("import"):
             import_ranges.add((node.start_byte, node.end_byte))
-        modules += [
-            (node.start_byte, _node_text(node, text)) for node in captures.get("module", ()) if "name" not in nodes
-        ]
-        packages += [(node.start_byte, _node_text(node, text)) for node in captures.get("package", ())]
+        if "package" in captures:
+            packages += [(node.start_byte, _node_text(node, text)) for node in captures["package"]]
         if "name" in nodes:
             _note_definition(found, nodes, rank, text, keywords)
+        elif "module" in captures:
+            modules += [(node.start_byte, _node_text(node, text)) for node in captures["module"]]
     imports = sorted(import_ranges)
     ordered = [item for item in found.values() if item.kind not in _VALUE_KINDS or not _is_import(item, imports)]
     annotation = _ANNOTATION_LINE if language in _ANNOTATION_LANGUAGES else None
@@ -308,7 +309,7 @@ def _read_tree(tree: Tree, query: Query, text: bytes, language: str) -> Syntax:
 def _note_definition(
     found: dict[int, _Found], nodes: dict[str, Node], rank: int, text: bytes, keywords: Mapping[str, str]
 ) -> None:
-    kind = next(name for name in nodes if name not in ("name", "scope", "body", "tail") and not name.startswith("_"))
+    kind = next(filter(_is_kind, nodes))
     inner, name_node = nodes[kind], nodes["name"]
     name, scope, name_byte = _read_name(name_node, text)
     if not name or name_byte - inner.start_byte > _MAX_BYTES_BEFORE_NAME:
@@ -329,10 +330,15 @@ def _note_definition(
         body=_body_start(inner, nodes, end),
         node_ids=[inner.id] if outer is inner else [inner.id, outer.id],
     )
-    if text.startswith(_BATS_MARK.encode(), name_byte):
+    if text.startswith(_BATS_MARK_BYTES, name_byte):
         item.kind = "test"
     known = found.get(name_byte)
     found[name_byte] = _merged(known, item) if known else item
+
+
+@cache
+def _is_kind(capture: str) -> bool:
+    return capture not in ("name", "scope", "body", "tail") and not capture.startswith("_")
 
 
 def _merged(known: _Found, item: _Found) -> _Found:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Self
 
 import numpy as np
 from django.conf import settings
@@ -200,44 +202,66 @@ class Vectoriser:
         self._suspects.rest()
         queue = sorted(self._waiting.items(), key=lambda item: len(item[1].text))
         size = settings.EMBEDDING_BATCH
-        for start in range(0, len(queue), size):
-            self._check()
-            self._embed_batch(dict(queue[start : start + size]))
+        with _ModelThread(lambda texts: self.embedder.embed_documents(texts)) as model:
+            for start in range(0, len(queue), size):
+                self._check()
+                self._embed_batch(model, dict(queue[start : start + size]))
         self._waiting = {}
 
-    def _embed_batch(self, batch: dict[bytes, _Waiting]) -> None:
+    def _embed_batch(self, model: _ModelThread, batch: dict[bytes, _Waiting]) -> None:
         self._batches += 1
         first = next(iter(batch.values()))
         texts = [waiting.text for waiting in batch.values()]
         self._on_progress(0, False, first.path)
-        vectors = self._in_time(texts, f"batch {self._batches}, file {display(first.path)}")
+        vectors = self._in_time(model, texts, f"batch {self._batches}, file {display(first.path)}")
         self.cache.add(list(batch), vectors)
         self._on_progress(sum(waiting.chunks for waiting in batch.values()), True, first.path)
 
-    def _in_time(self, texts: list[str], where: str) -> NDArray[np.float32]:
-        """Runs beside this thread, because nothing else can end a call that hangs inside the model."""
-        result: list[NDArray[np.float32]] = []
-        errors: list[BaseException] = []
-
-        def embed() -> None:
-            try:
-                result.append(self.embedder.embed_documents(texts))
-            except BaseException as error:  # noqa: BLE001 (raised again in the thread that waits)
-                errors.append(error)
-
-        worker = threading.Thread(target=embed, daemon=True)
-        worker.start()
-        worker.join(settings.EMBEDDING_TIMEOUT_SECONDS)
-        if worker.is_alive():
+    def _in_time(self, model: _ModelThread, texts: list[str], where: str) -> NDArray[np.float32]:
+        try:
+            return model.embed(texts, timeout_seconds=settings.EMBEDDING_TIMEOUT_SECONDS)
+        except Empty:
             forget_embedders()
             raise EmbeddingError(
                 f"Indexing failed at step embedding, {where}: the model did not answer within "
                 f"{settings.EMBEDDING_TIMEOUT_SECONDS} s. Retry goes on from there; EMBEDDING_TIMEOUT_SECONDS allows "
                 "more time."
-            )
-        if errors:
-            raise errors[0]
-        return result[0]
+            ) from None
+
+
+class _ModelThread:
+    """Runs the model beside the thread that waits, because nothing else can end a call that hangs inside it.
+
+    One thread serves many batches: for each new one the model's libraries start threads of their own again, which
+    took a seventh of the time.
+    """
+
+    def __init__(self, embed: Callable[[list[str]], NDArray[np.float32]]) -> None:
+        self._embed = embed
+        self._batches: SimpleQueue[list[str] | None] = SimpleQueue()
+        self._results: SimpleQueue[NDArray[np.float32] | BaseException] = SimpleQueue()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._run, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._batches.put(None)
+
+    def embed(self, texts: list[str], *, timeout_seconds: float) -> NDArray[np.float32]:
+        """Raises Empty when it takes too long, and then answers no more; else what the model raises."""
+        self._batches.put(texts)
+        result = self._results.get(timeout=timeout_seconds)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _run(self) -> None:
+        while (texts := self._batches.get()) is not None:
+            try:
+                self._results.put(self._embed(texts))
+            except BaseException as error:  # noqa: BLE001 (raised again in the thread that waits)
+                self._results.put(error)
 
 
 def same_cuts(chunks: NDArray[np.void], chunked: ChunkedFile) -> bool:

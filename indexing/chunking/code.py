@@ -36,6 +36,7 @@ _CLOSERS = (b"}", b")", b"]", b"end", b";", b",", b"</")
 _DOCSTRING = re.compile(rb"\s*[rRuU]{0,2}(\"\"\"|''').*?\1", re.S)
 _OPERATOR = re.compile(rb"[%+\-*/|&?:<>=^.~!]|(?:and|or)\b")
 _OPENS = re.compile(rb"(?:[{(\[:]|[-=]>|\b(?:do|then|begin|in|of)|\bdo[ \t]*\|[^|\n]*\|)\Z")
+_OPENER_ENDS = frozenset(b"{([:>|onf")  # last bytes of what `_OPENS` finds: most segments need no search
 _MAX_OPENER_BYTES = 200  # looked at, at the end of a segment
 
 
@@ -85,8 +86,8 @@ def _child_cuts(node: Node, data: bytes) -> Iterator[int]:
     previous: Node | None = None
     comment_end = -1
     for child in node.children:
-        start = child.start_byte
-        if child.type in _ALTERNATIVES and previous is not None:
+        start, node_type = child.start_byte, child.type
+        if node_type in _ALTERNATIVES and previous is not None:
             if _follows_closer(data, start, _CLOSED_BLOCKS) or starts_line(data, start):
                 yield start
         elif child.is_named:
@@ -97,7 +98,7 @@ def _child_cuts(node: Node, data: bytes) -> Iterator[int]:
             is_glued = comment_end >= 0 and data.count(b"\n", comment_end, start) <= 1
             if begins_line and not is_glued and _may_begin(child, previous, data):
                 yield lead
-            comment_end = _content_end(child, data) if begins_line and _is_prefix(child.type) else -1
+            comment_end = _content_end(child, data) if begins_line and _is_prefix(node_type) else -1
         previous = child
 
 
@@ -315,11 +316,14 @@ def _is_real(text: Text, definition: Definition) -> bool:
 def _merge(text: Text, definitions: tuple[Definition, ...], segments: list[_Segment], sizes: Sizes) -> list[_Segment]:
     """Small neighbours first up to the size that their surroundings ask for, then what is left over alone."""
     groups: list[list[_Segment]] = []
+    last: _Segment | None = None  # the last group, joined
     for segment in segments:
-        if groups and _may_merge(text, definitions, _joined(groups[-1]), segment, sizes):
+        if last is not None and _may_merge(text, definitions, last, segment, sizes):
             groups[-1].append(segment)
+            last = _joined([last, segment])
         else:
             groups.append([*_opening(text, groups, segment, sizes), segment])
+            last = _joined(groups[-1])
     merged = [_joined(group) for group in groups]
     kept: list[_Segment] = []
     for segment in merged:
@@ -344,11 +348,15 @@ def _opening(text: Text, groups: list[list[_Segment]], segment: _Segment, sizes:
 
 
 def _opens(text: Text, segment: _Segment) -> bool:
+    if text.data[segment.end - 1] not in _OPENER_ENDS:
+        return False
     return _OPENS.search(text.data[max(segment.start, segment.end - _MAX_OPENER_BYTES) : segment.end]) is not None
 
 
 def _joined(group: Sequence[_Segment]) -> _Segment:
     first, last = group[0], group[-1]
+    if first is last:
+        return first
     return _Segment(first.start, last.end, first.owner, first.is_header, any(segment.is_real for segment in group))
 
 

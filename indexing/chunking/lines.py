@@ -8,7 +8,9 @@ front of it, so that what straddles a border is found while no byte is cited twi
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 
 from indexing.chunking.spans import Sizes, Span, Text
 
@@ -46,21 +48,18 @@ def split_lines(
     begin with closing punctuation, if that leaves at least half of it.
     """
     ranges: list[tuple[int, int]] = []
-    pending: list[tuple[int, int]] = []
-    size = 0
-    for line in _bounded_lines(text, start, end, max_chars):
-        length = text.chars(*line)
-        while pending and (
-            len(pending) >= (max_lines if ranges else first_lines or max_lines) or size + length > max_chars
-        ):
-            count = _lines_to_take(text, [*pending, line], break_after)
-            ranges.append((pending[0][0], pending[count - 1][1]))
-            pending = pending[count:]
-            size = text.chars(pending[0][0], pending[-1][1]) if pending else 0
-        pending.append(line)
-        size += length
-    if pending:
-        ranges.append((pending[0][0], pending[-1][1]))
+    lines = list(_bounded_lines(text, start, end, max_chars))
+    is_ascii = text.chars(start, end) == end - start
+    lengths = (last - first if is_ascii else text.chars(first, last) for first, last in lines)
+    reached = list(accumulate(lengths, initial=0))  # characters before each line, found by bisection for each range
+    line, limit = 0, first_lines or max_lines
+    while line < len(lines):
+        fitting = bisect_right(reached, reached[line] + max_chars) - 1 - line
+        stop = line + max(1, min(fitting, limit))
+        if stop < len(lines):
+            stop = line + _lines_to_take(text, lines[line : stop + 1], break_after)
+        ranges.append((lines[line][0], lines[stop - 1][1]))
+        line, limit = stop, max_lines
     trimmed = (text.trim(first, last) for first, last in ranges)
     return [(first, last) for first, last in trimmed if first < last]
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-
-_LINE_END = re.compile(rb"\r\n|\n|\r")
+from itertools import accumulate, pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,9 @@ class Text:
         self._is_ascii = data.isascii()
 
     def chars(self, start: int, end: int) -> int:
-        return end - start if self._is_ascii else len(self.data[start:end].decode("utf-8", "replace"))
+        if self._is_ascii or (part := self.data[start:end]).isascii():
+            return end - start
+        return len(part.decode("utf-8", "replace"))
 
     def lines(self, start: int, end: int) -> int:
         """Lines that the bytes touch; a lone carriage return counts where there is no line feed."""
@@ -54,10 +54,8 @@ class Text:
 
     def line_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         """The lines between two offsets, each with its line end."""
-        starts = [start, *(match.end() for match in _LINE_END.finditer(self.data, start, end))]
-        if starts[-1] >= end:
-            starts.pop()
-        return list(zip(starts, [*starts[1:], end], strict=True))
+        lines = self.data[start:end].splitlines(keepends=True)
+        return list(pairwise(accumulate(map(len, lines), initial=start)))
 
 
 def tile(text: Text, cuts: list[int], end: int) -> list[tuple[int, int]]:
