@@ -233,7 +233,7 @@ class _ModelThread:
     """Runs the model beside the thread that waits, because nothing else can end a call that hangs inside it.
 
     One thread serves many batches: for each new one the model's libraries start threads of their own again, which
-    took a seventh of the time.
+    took a sixth of the time.
     """
 
     def __init__(self, embed: Callable[[list[str]], NDArray[np.float32]]) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +136,31 @@ def test_it_loads_the_packaged_model() -> None:
     assert documents[0] @ query > documents[1] @ query
     assert embedder.count_tokens("word " * 300) == 302
     assert get_embedder() is embedder
+
+
+_GROWTH = """
+from pathlib import Path
+import django
+django.setup()
+from indexing.embedding import get_embedder
+
+def embed(lengths):
+    for words in lengths:
+        for count in (1, 2, 3, 5):
+            get_embedder().embed_documents(["word " * words] * count)
+    return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) // 1024
+
+get_embedder().embed_documents(["word " * 90] * 8)
+before = embed(range(3, 30))
+print(embed(range(30, 90)) - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_its_memory_does_not_grow_with_the_lengths_of_batches() -> None:
+    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"}
+    grown = subprocess.run([sys.executable, "-c", _GROWTH], env=environment, capture_output=True, text=True, check=True)
+    assert int(grown.stdout) < 140  # MB for 240 shapes; 28 with padding to few lengths, 280 to 420 without
 
 
 def test_it_knows_the_model_by_its_files(settings: Settings) -> None:
