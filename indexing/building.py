@@ -13,7 +13,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from indexing import embedding, git, leases, progress, queueing
+from indexing import embedding, git, leases, progress, queueing, sharing
 from indexing.collecting import Collected, collect, display
 from indexing.compacting import compact
 from indexing.describing import DescribeBudget
@@ -330,7 +330,7 @@ class _Build:
                 check=self.check_turn,
                 on_progress=self.chunks_done,
             )
-            segments = self.vectorise(vectoriser, open_segments(self.directory, collected.segments))
+            segments = self.vectorise(vectoriser, open_segments(self.directory, collected.segments), model)
             self.publish_vectors(model, segments, collected)
             self.fill_vectors()
             self.describe(vectoriser)
@@ -493,15 +493,29 @@ class _Build:
         offer_gone_vectors(self.update, cache)
         return cache
 
-    def vectorise(self, vectoriser: Vectoriser, segments: list[Segment]) -> list[SegmentInfo]:
+    def vectorise(self, vectoriser: Vectoriser, segments: list[Segment], model: ModelInfo) -> list[SegmentInfo]:
         self.index.chunks_done = self._kept_chunks()
         self.progress.start(Index.Step.EMBED)
-        done = vectoriser.vectorise(self.mirror_path, segments, directory=self.directory, suffix=self._suffix())
+        with self._shared(vectoriser.cache, segments, model) as on_file:
+            done = vectoriser.vectorise(
+                self.mirror_path, segments, directory=self.directory, suffix=self._suffix(), on_file=on_file
+            )
         if vectoriser.left_out:
             self.progress.warn(f"Found by words only, not by meaning: {_names(vectoriser.left_out)}.")
         if cut := vectoriser.too_long:
             self.progress.warn(f"{cut} texts were longer than the embedding model reads; their ends do not count.")
         return done
+
+    def _shared(
+        self, cache: VectorCache, segments: list[Segment], model: ModelInfo
+    ) -> AbstractContextManager[Callable[[str, int], None]]:
+        """Other workers may help where much is new: they do not see the vectors of the published index."""
+        from indexing.tasks import call_helper
+
+        chunks = sum(segment.info.chunks for segment in segments)
+        if chunks < sharing.OFFERED_FROM_CHUNKS or cache.reusable > chunks:
+            return nullcontext(lambda _segment, _file_row: None)
+        return sharing.offered(self.directory, replace(self.manifest, model=model), segments, call=call_helper)
 
     def _suffix(self) -> str:
         """For files of a further generation; unlike that of an attempt that was killed at this point."""

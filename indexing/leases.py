@@ -50,9 +50,14 @@ def asked_again(index_id: int) -> bool:
     return Job.objects.filter(index_id=index_id, again=True).exists()
 
 
+def new_holder() -> str:
+    """A name that no other worker has, nor this one the next time."""
+    return f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
 def claim(index_id: int) -> Lease | None:
     """The right to build, or None: somebody else has it, it is over, was cancelled, or failed too often."""
-    holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(4)}"
+    holder = new_holder()
     now = timezone.now()
     free = Q(state=Job.State.QUEUED) | Q(state=Job.State.RUNNING, leased_until__lt=now)
     claimed = Job.objects.filter(free, index_id=index_id, attempts__lt=MAX_ATTEMPTS, cancel_requested=False).update(

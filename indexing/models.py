@@ -392,6 +392,25 @@ class Job(models.Model):
         return f"job {self.pk} for index {self.index_id} ({self.state})"
 
 
+class EmbeddingRange(models.Model):
+    """Files of a running build that another worker may embed; see `sharing`."""
+
+    index = models.ForeignKey(Index, on_delete=models.CASCADE, related_name="embedding_ranges")
+    position = models.PositiveIntegerField(help_text="The worker that holds the build goes up, helpers go down")
+    segment = models.CharField(max_length=60)
+    first_file = models.PositiveIntegerField(help_text="Row in the segment")
+    last_file = models.PositiveIntegerField(help_text="Row after the last one")
+    holder = models.CharField(max_length=100, blank=True, help_text="host:pid:random of the helper that has it")
+    leased_until = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0, help_text="Helpers that took it and did not finish")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["index", "position"], name="one_range_per_position")]
+
+    def __str__(self) -> str:
+        return f"files {self.first_file} to {self.last_file} of segment {self.segment}"
+
+
 class WebhookDelivery(models.Model):
     """What a webhook was recognised by, so that it starts nothing a second time."""
 

@@ -33,6 +33,11 @@ def in_line(queue: str) -> QuerySet[Job]:
     return Job.objects.filter(state=Job.State.QUEUED, queue=queue).order_by("due_at", "pk")
 
 
+def any_wait() -> bool:
+    """In any queue."""
+    return Job.objects.filter(state=Job.State.QUEUED).exists()
+
+
 def others_wait(index_id: int) -> bool:
     """In the same queue as this build."""
     queue = Job.objects.filter(index=index_id).values_list("queue", flat=True).first()

@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from indexing import leases, queueing
+from indexing import leases, queueing, sharing
 from indexing.leases import MAX_ATTEMPTS, MESSAGE_SECONDS, holder_is_dead
 from indexing.models import Index, Job
 
@@ -43,6 +43,22 @@ def build(queue: str = Job.Queue.BUILDS) -> None:
             _send(queue)
         if run_build(index_id, gives_way=True):
             return
+
+
+@shared_task(acks_late=False)  # type: ignore[untyped-decorator]
+def help_builds() -> None:
+    """Embed for a large build of another worker until there is nothing left or a build waits."""
+    from indexing.helping import help_builds
+
+    help_builds()
+
+
+def call_helper() -> None:
+    """Wake a worker that has nothing to build. Who is busy for long need not hear of it later."""
+    try:
+        help_builds.apply_async((), queue=Job.Queue.BUILDS, retry=False, expires=sharing.CALL_SECONDS)
+    except (OperationalError, OSError):
+        log.warning("the broker did not take a call for help")
 
 
 def enqueue(index_id: int) -> None:

@@ -3,7 +3,7 @@
 What a build embeds is appended to `partial/<model>.vectors` in records of one size, so that a build that was killed
 goes on where it stopped: a torn last record and a record whose vector is not a unit row are left out. The hash covers
 the model, its revision, its prompt and the text: vectors of two models cannot meet. Holds no text, and twelve bytes of
-memory a vector.
+memory a vector. Workers that help have a file each, `partial/<model>.<helper>.vectors`, which the build copies from.
 """
 
 from __future__ import annotations
@@ -48,10 +48,14 @@ class VectorCache:
     Vectors have places, numbered from 0 in the order in which they came; a run of places is a run of rows of one array.
     """
 
-    def __init__(self, directory: Path, model: ModelInfo, *, published: OpenIndex | None) -> None:
+    def __init__(
+        self, directory: Path, model: ModelInfo, *, published: OpenIndex | None, file_suffix: str = ".vectors"
+    ) -> None:
         self.dimensions = model.dimensions
         self._record = np.dtype([("hash", "V16"), ("vector", "<f2", (model.dimensions,))])
-        self._path = directory / PARTIAL / f"{TextHasher(model).hash('').hex()}.vectors"
+        self._name = TextHasher(model).hash("").hex()
+        self._path = directory / PARTIAL / f"{self._name}{file_suffix}"
+        self._rows_taken: dict[Path, int] = {}  # of the files of other workers
         self._places = _Places()
         self._runs: list[_Run] = []
         self._next_place = 0
@@ -74,7 +78,7 @@ class VectorCache:
     def __contains__(self, text_hash: bytes) -> bool:
         return self._places.find(text_hash) is not None
 
-    def add(self, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
+    def add(self, hashes: Sequence[bytes], vectors: NDArray[np.floating]) -> None:
         """vectors: (len(hashes), d) unit rows. On disk when this returns."""
         records = np.zeros(len(hashes), dtype=self._record)
         records["hash"] = np.frombuffer(b"".join(hashes), dtype="V16")
@@ -82,6 +86,31 @@ class VectorCache:
         self._file.write(records.tobytes())
         self._file.flush()
         self._remember_partial(b"".join(hashes))
+
+    def take_others(self) -> int:
+        """Also what other workers have embedded since the last call; returns how many texts are new.
+
+        A record that is not whole yet is left for the next call, one that is no unit row for good.
+        """
+        known = len(self._places)
+        for path in sorted(self._path.parent.glob(f"{self._name}.*vectors")):
+            rows, size = self._rows_taken.get(path, 0), self._record.itemsize
+            if path == self._path or path.stat().st_size < (rows + 1) * size:
+                continue
+            with path.open("rb") as file:
+                file.seek(rows * size)
+                while len(records := np.fromfile(file, dtype=self._record, count=BLOCK_ROWS)):
+                    rows += len(records)
+                    self._take_records(records[_sound(records["vector"])])
+            self._rows_taken[path] = rows
+        return len(self._places) - known
+
+    def _take_records(self, records: NDArray[np.void]) -> None:
+        """Copied, so that an attempt after this one has them as well."""
+        keys = _split(records["hash"].tobytes())
+        new = [row for row, key in enumerate(keys) if key not in self]
+        if new:
+            self.add([keys[row] for row in new], records["vector"][new])
 
     def blocks(self, hashes: bytes) -> Iterator[NDArray[np.float16]]:
         """The rows of these hashes (16 bytes each), block by block, in order. Raises KeyError for one it lacks."""
@@ -159,6 +188,17 @@ class VectorCache:
         for position, key in enumerate(_split(hashes), self._next_place):
             self._places.add(key, position)
         self._next_place += rows
+
+
+class HelperCache(VectorCache):
+    """Of a worker that helps: it writes a file of its own, and of what others embedded it only knows that they did."""
+
+    def __init__(self, directory: Path, model: ModelInfo, *, helper: str) -> None:
+        super().__init__(directory, model, published=None, file_suffix=f".{helper}.vectors")
+
+    def _take_records(self, records: NDArray[np.void]) -> None:
+        for key in _split(records["hash"].tobytes()):
+            self._places.add(key, 0)
 
 
 @dataclass(frozen=True, slots=True)

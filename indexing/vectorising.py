@@ -130,18 +130,29 @@ class Vectoriser:
         return self.embedder.too_long - self._too_long_before if "embedder" in vars(self) else 0
 
     def vectorise(
-        self, mirror_path: Path, segments: Sequence[Segment], *, directory: Path, suffix: str
+        self,
+        mirror_path: Path,
+        segments: Sequence[Segment],
+        *,
+        directory: Path,
+        suffix: str,
+        on_file: Callable[[str, int], None],
     ) -> list[SegmentInfo]:
         """The segments with vectors, in files of their own generation. The segments have no deleted files.
 
+        `on_file(segment id, file row)` hears of each file before its texts are made.
         Raises EmbeddingError, MissingObject, and whatever `check` raises.
         """
-        return [self._vectorise(mirror_path, segment, directory, suffix) for segment in segments]
+        vectors = (SegmentVectors(directory, segment, self.cache, suffix=suffix) for segment in segments)
+        return [self._vectorise(mirror_path, of_segment, on_file) for of_segment in vectors]
 
-    def _vectorise(self, mirror_path: Path, segment: Segment, directory: Path, suffix: str) -> SegmentInfo:
-        vectors = SegmentVectors(directory, segment, self.cache, suffix=suffix)
+    def _vectorise(
+        self, mirror_path: Path, vectors: SegmentVectors, on_file: Callable[[str, int], None]
+    ) -> SegmentInfo:
+        segment = vectors.segment
         for source, _, file_row in files_of_segments(mirror_path, [segment]):
             self._check()
+            on_file(segment.info.id, file_row)
             self._take(source, segment, file_row, vectors.lists)
             if len(self._waiting) >= WINDOW_TEXTS or vectors.waiting >= WINDOW_CHUNKS:
                 self.embed_waiting()
@@ -149,6 +160,16 @@ class Vectoriser:
         self.embed_waiting()
         vectors.write()
         return vectors.finish()
+
+    def embed_files(self, mirror_path: Path, segment: Segment, rows: range) -> None:
+        """Only fills the cache with the vectors of some files. Raises as `vectorise` does."""
+        lists = {name: ListRows() for name in VECTOR_LISTS}
+        for source, _, file_row in files_of_segments(mirror_path, [segment], rows=rows):
+            self._check()
+            self._take(source, segment, file_row, lists)
+            if len(self._waiting) >= WINDOW_TEXTS:
+                self.embed_waiting()
+        self.embed_waiting()
 
     def _take(self, source: SourceFile | SkippedEntry, segment: Segment, row: int, lists: dict[str, ListRows]) -> None:
         chunks = segment.chunks[segment.file_chunks[row] : segment.file_chunks[row + 1]]
@@ -203,12 +224,27 @@ class Vectoriser:
         queue = sorted(self._waiting.items(), key=lambda item: len(item[1].text))
         size = settings.EMBEDDING_BATCH
         with _ModelThread(lambda texts: self.embedder.embed_documents(texts)) as model:
-            for start in range(0, len(queue), size):
+            while queue:
                 self._check()
-                self._embed_batch(model, dict(queue[start : start + size]))
+                if self.cache.take_others():
+                    queue = self._without_known(queue)
+                self._embed_batch(model, dict(queue[:size]))
+                queue = queue[size:]
         self._waiting = {}
 
+    def _without_known(self, queue: list[tuple[bytes, _Waiting]]) -> list[tuple[bytes, _Waiting]]:
+        """Without texts that another worker has embedded meanwhile."""
+        unknown = []
+        for key, waiting in queue:
+            if key not in self.cache:
+                unknown.append((key, waiting))
+            elif waiting.chunks:
+                self._on_progress(waiting.chunks, False, waiting.path)
+        return unknown
+
     def _embed_batch(self, model: _ModelThread, batch: dict[bytes, _Waiting]) -> None:
+        if not batch:
+            return
         self._batches += 1
         first = next(iter(batch.values()))
         texts = [waiting.text for waiting in batch.values()]
@@ -301,20 +337,20 @@ def _longest_fit(text: str, count_tokens: Callable[[str], int], max_tokens: int)
 
 
 def files_of_segments(
-    mirror_path: Path, segments: Sequence[Segment]
+    mirror_path: Path, segments: Sequence[Segment], *, rows: range | None = None
 ) -> Iterator[tuple[SourceFile | SkippedEntry, int, int]]:
-    """(file read again, position of its segment, its file row) for every live file. Raises MissingObject.
+    """(file read again, position of its segment, its file row) for every live file, of these rows or of all.
 
-    Whether to index a file was decided when its segment was made; it is not asked again.
+    Raises MissingObject. Whether to index a file was decided when its segment was made; it is not asked again.
     """
-    blob_ids = (segments[number].array("blobs")[row].tobytes().hex() for number, row in _live_files(segments))
+    blob_ids = (segments[number].array("blobs")[row].tobytes().hex() for number, row in _live_files(segments, rows))
     with BlobReader(mirror_path) as blobs:
-        for (number, row), (blob_id, raw) in zip(_live_files(segments), blobs.read_many(blob_ids), strict=True):
+        for (number, row), (blob_id, raw) in zip(_live_files(segments, rows), blobs.read_many(blob_ids), strict=True):
             yield source_of(segments[number].paths.raw(row), blob_id, raw), number, row
 
 
-def _live_files(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
-    return ((number, row) for number, segment in enumerate(segments) for row in segment.live_file_rows())
+def _live_files(segments: Sequence[Segment], rows: range | None) -> Iterator[tuple[int, int]]:
+    return ((number, row) for number, segment in enumerate(segments) for row in segment.live_file_rows(rows))
 
 
 def open_segments(directory: Path, infos: Iterable[SegmentInfo]) -> list[Segment]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from indexing.index_format import ModelInfo
-from indexing.vector_cache import TextHasher, VectorCache
+from indexing.vector_cache import HelperCache, TextHasher, VectorCache
 
 MODEL = ModelInfo(id="m", revision="r", dimensions=4)
 ROWS = np.eye(4, dtype=np.float32)
@@ -85,3 +85,31 @@ def test_it_leaves_nothing_behind_when_done(tmp_path: Path) -> None:
         cache.add(_hashes("a"), ROWS[:1])
         cache.discard_partial()
     assert not (tmp_path / "partial").exists()
+
+
+def test_it_copies_what_a_helper_embedded_and_leaves_a_torn_record_for_later(tmp_path: Path) -> None:
+    a, b, c = _hashes("a", "b", "c")
+    with _open(tmp_path) as cache, HelperCache(tmp_path, MODEL, helper="one") as helper:
+        cache.add([a], ROWS[:1])
+        helper.add([a, b, c], ROWS[1:])
+        file = next((tmp_path / "partial").glob("*.one.vectors"))
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-3])
+        assert (cache.take_others(), b in cache, c in cache) == (1, True, False)
+        file.write_bytes(whole)
+        assert (cache.take_others(), cache.take_others()) == (1, 0)
+        assert np.array_equal(next(iter(cache.blocks(a + b + c))), ROWS[[0, 2, 3]])
+    file.unlink()
+    assert b in _open(tmp_path)
+
+
+def test_it_passes_over_a_helpers_record_that_lost_its_content(tmp_path: Path) -> None:
+    with _open(tmp_path) as cache, HelperCache(tmp_path, MODEL, helper="one") as helper:
+        helper.add(_hashes("a", "b"), np.stack([ROWS[0] * 0, ROWS[1]]))
+        assert (cache.take_others(), _hashes("a")[0] in cache) == (1, False)
+
+
+def test_a_helper_knows_what_others_embedded(tmp_path: Path) -> None:
+    with _open(tmp_path) as cache, HelperCache(tmp_path, MODEL, helper="one") as helper:
+        cache.add(_hashes("a"), ROWS[:1])
+        assert (helper.take_others(), _hashes("a")[0] in helper) == (1, True)
