@@ -8,6 +8,7 @@ moment: a token that was revoked meanwhile gets nothing. The signature covers th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import hashlib
 import hmac
@@ -15,6 +16,7 @@ import http.client
 import logging
 import socket
 import ssl
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -33,7 +35,8 @@ from indexing.errors import GitError
 from indexing.network import public_addresses
 
 MAX_URL_CHARS = 1000
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 10  # without a sign of the receiver
+LONGEST_SECONDS = 30  # of one attempt: who answers byte by byte must not keep a worker
 MAX_REPLY_BYTES = 10_000
 WAITS = (10.0, 60.0, 300.0, 1800.0, 7200.0)  # seconds after each failure; the next one is the last
 POLL_SECONDS = 10.0  # for an answer that is still being written
@@ -167,6 +170,8 @@ def _post(url: str, body: bytes, headers: Mapping[str, str]) -> _Reply:
     """Raises InvalidCallback, OSError and HTTPException."""
     tls, host, port, path, addresses = _target(url)
     connection = _Pinned(host, port, addresses[0], tls=tls)
+    limit = threading.Timer(LONGEST_SECONDS, connection.end)
+    limit.start()
     try:
         connection.request("POST", path, body, dict(headers))
         reply = connection.getresponse()
@@ -174,6 +179,7 @@ def _post(url: str, body: bytes, headers: Mapping[str, str]) -> _Reply:
         seconds = reply.headers.get("Retry-After", "")
         return _Reply(reply.status, float(seconds) if seconds.isdecimal() and len(seconds) < 8 else 0.0)
     finally:
+        limit.cancel()
         connection.close()
 
 
@@ -185,8 +191,15 @@ class _Pinned(http.client.HTTPConnection):
         self.default_port = 443 if tls else 80
         self._address = address
         self._context = ssl.create_default_context() if tls else None
+        self._open: socket.socket | None = None  # `sock` is forgotten as soon as a reply begins
 
     def connect(self) -> None:
-        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        self.sock = self._open = socket.create_connection((self._address, self.port), self.timeout)
         if self._context is not None:
-            self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
+            self.sock = self._open = self._context.wrap_socket(self.sock, server_hostname=self.host)
+
+    def end(self) -> None:
+        """From another thread: what waits for the receiver fails. Without the TLS farewell, which would wait as well."""
+        if self._open is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self._open, socket.SHUT_RDWR)

@@ -21,6 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from ninja import Field, Header, Query, Router, Schema, Status
+from ninja.errors import HttpError
 
 from assistant import answering, callbacks, citations, conversations, source_view, tokens
 from assistant.citations import Evidence
@@ -38,6 +39,7 @@ from indexing.paging import PAGE_SIZE, page
 from search.api import ScopeIn, scope_of
 
 RECHECK_SECONDS = 2.0  # between looks at whether a token still reads what it is being told
+TOKEN_ENDED = "This token was revoked or has expired while the answer was written."
 RIGHTS_ENDED = "This token was revoked, has expired, or may no longer read a repository of this answer."
 EVENT_STREAM, JSON_LINES = "text/event-stream", "application/jsonl"
 
@@ -376,6 +378,7 @@ async def _reply(
     if wait:
         async for _event in answering.event_stream(message, after):
             pass
+        await in_thread(check_token, caller)
     return Status(200 if wait else 202, await sync_to_async(_fresh_answer)(request, message, caller))
 
 
@@ -405,6 +408,12 @@ def _encoded(sequence: int, name: str, data: Any, *, as_sse: bool) -> bytes:  # 
     if as_sse:
         return f"id: {sequence}\nevent: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
     return json.dumps({"sequence": sequence, "event": name, "data": data}, ensure_ascii=False).encode() + b"\n"
+
+
+def check_token(caller: TokenCaller) -> None:
+    """After a wait. Raises HttpError when the caller's token was revoked, or has expired, meanwhile."""
+    if caller.token is not None and not tokens.valid().filter(pk=caller.token.pk).exists():
+        raise HttpError(401, TOKEN_ENDED)
 
 
 def _may_follow(message: Message, caller: TokenCaller) -> bool:

@@ -25,6 +25,13 @@ class QuestionForm(forms.Form):
     question = forms.CharField(required=False, strip=False)
     mode = forms.ChoiceField(choices=list(MODES.items()), initial="explain", required=False)
 
+    def clean_request_id(self) -> uuid.UUID:
+        """Only random ones: those of the API and of Slack are made from names that others could guess and take first."""
+        request_id: uuid.UUID = self.cleaned_data["request_id"]
+        if request_id.version != 4:
+            raise forms.ValidationError("This is not an id that the form made.")
+        return request_id
+
 
 class TokenForm(forms.Form):
     """`repositories` is cleaned to a list, or to None when the token is not restricted."""

@@ -2,7 +2,8 @@
 
 Keys belong to a token and are kept for a day. Another request under a used key is refused, and so is one whose first
 sending is still being worked on. A reply that failed on our side is not kept: the request may be sent again. Asking
-has keys of its own, stored with the question (`chat_api.py`); reading needs none.
+has keys of its own, stored with the question (`chat_api.py`); reading needs none. Stopping and rating an answer are
+done again instead, which changes nothing: a kept reply would tell of it when its sources may not be read any more.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ KEPT = timedelta(days=1)
 LONGEST_WORK = timedelta(minutes=2)  # a request that began earlier and has no reply died with its process
 MAX_REPLY_BYTES = 100_000
 OWN_KEYS = {"/api/v1/ask", "/api/v1/search"}
+DONE_AGAIN = "/api/v1/messages/"
 
 
 class Replayed(Exception):
@@ -53,6 +55,8 @@ def begin(request: HttpRequest, token: ApiToken, principal: Principal) -> None:
             row = IdempotentReply.objects.create(token=token, key=key, request_sha256=digest)
     except IntegrityError:
         found = rows.first()
+        if found is not None and found.request_sha256 == digest and request.path.startswith(DONE_AGAIN):
+            return
         if found is not None:
             raise _again(found, digest, principal) from None
         raise AlreadyAsked("Another request under this idempotency key has just ended. Send this one again.") from None
@@ -68,7 +72,7 @@ def end(request: HttpRequest, response: HttpResponse) -> None:
     match = request.resolver_match
     rows.update(
         status=response.status_code,
-        body=response.content.decode(),
+        body="" if request.path.startswith(DONE_AGAIN) else response.content.decode(),
         repository_id=(match.kwargs.get("repository_id") if match else None) or _repository_in(response),
     )
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote_to_bytes
 from ninja.errors import HttpError
 
 from assistant import answering, citations, conversations
-from assistant.chat_api import AskIn, TokenCaller, code_of, message_of, stored_question
+from assistant.chat_api import AskIn, TokenCaller, check_token, code_of, message_of, stored_question
 from assistant.models import ApiToken, Message
 from assistant.rendering import WITHHELD
 from assistant.threads import in_thread
@@ -75,7 +75,7 @@ def list_repositories(caller: TokenCaller, name: str, cursor: str) -> str:
 
 
 async def ask(caller: TokenCaller, question: AskIn) -> str:
-    """The answer with its sources, once it is complete. Raises Http404 and AssistantError."""
+    """The answer with its sources, once it is complete. Raises Http404, HttpError and AssistantError."""
     _need(caller, ApiToken.Scope.ASK)
     message = await in_thread(stored_question, question, caller)
     answering.start_answer(message.pk)
@@ -85,6 +85,7 @@ async def ask(caller: TokenCaller, question: AskIn) -> str:
 
 
 def _answer(caller: TokenCaller, message: Message) -> str:
+    check_token(caller)
     fresh = message_of(caller, message.pk)
     evidence = conversations.evidence(fresh, caller.principal)
     if citations.withheld(evidence):

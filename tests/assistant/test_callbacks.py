@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import socket
 import threading
 import time
 import uuid
@@ -166,6 +167,37 @@ def test_it_does_not_repeat_what_the_receiver_refuses(callback: Callback, receiv
     receiver.statuses = [410]
     assert deliver(callback).state == "failed"
     assert callback.status == 410
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        (b"HTTP/1.1 2", "queued"),
+        (b"HTTP/1.1 200 OK\r\nX: ", "done"),  # it has taken the answer, whatever it goes on to say
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n", "done"),
+    ],
+)
+def test_it_is_not_kept_by_a_receiver_that_answers_byte_by_byte(
+    said: bytes, state: str, callback: Callback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callbacks, "LONGEST_SECONDS", 1)
+    cut = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        with server.accept()[0] as connection:
+            try:
+                connection.sendall(said)
+                for _ in range(200):
+                    connection.sendall(b"0")
+                    time.sleep(0.1)
+            except OSError:
+                cut.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=drip, args=(server,), daemon=True).start()
+        Callback.objects.update(url=f"http://127.0.0.1:{server.getsockname()[1]}/")
+        assert deliver(callback).state == state
+        assert cut.wait(5)
 
 
 def test_it_follows_no_redirect(callback: Callback, receiver: Receiver) -> None:

@@ -130,6 +130,24 @@ async def test_it_ends_a_stream_whose_token_was_revoked(
     assert not [event for event in events if event["event"] in ("evidence", "text", "answer")]
 
 
+async def test_it_replays_no_text_to_a_token_that_lost_the_right_to_its_sources(
+    api: ApiClient, scripted: Any, other_user: User
+) -> None:
+    whole = await lines_of(await ask(api, {"question": "How is it signed?"}, accept="application/jsonl"))
+    message = await Message.objects.aget()
+    await Repository.objects.aupdate(owner=other_user)
+    for line in whole:
+        address = f"/api/v1/messages/{message.pk}/events?after={json.loads(line)['sequence']}"
+        response = await AsyncClient().get(address, headers=api.authorization | {"accept": "application/jsonl"})
+        assert [json.loads(line)["event"] for line in await lines_of(response)] == ["message", "done"]
+
+
+async def test_it_gives_no_answer_to_a_token_that_was_revoked_while_it_waited(api: ApiClient, scripted: Any) -> None:
+    scripted.before = lambda: tokens.revoke(api.token)
+    response = await ask(api, {"question": "How is it signed?"})
+    assert (response.status_code, response.json()["error"]["code"]) == (401, "unauthorized")
+
+
 def test_it_accepts_a_question_without_waiting(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[uuid.UUID] = []
     monkeypatch.setattr(answering, "start_answer", started.append)

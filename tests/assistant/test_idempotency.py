@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from assistant.models import IdempotentReply
+from assistant import conversations
+from assistant.models import IdempotentReply, Message
 from indexing.models import Repository
 from tests.assistant.api_client import ApiClient
+from tests.assistant.scripted import SESSIONS, hit_for, real_repository
 from tests.factories import make_repository
 
 pytestmark = pytest.mark.django_db
@@ -90,3 +94,24 @@ def test_it_repeats_nothing_that_may_not_be_read_any_more(api: ApiClient, mine: 
     again = renew(api, mine)
     assert again.status_code == 409
     assert first.json()["secret"] not in again.content.decode()
+
+
+def test_it_stops_an_answer_again_rather_than_repeat_what_was_read(
+    user: User, other_user: User, tmp_path: Path
+) -> None:
+    """The reply to a stop holds the answer so far; who lost the right to its sources must not get it again."""
+    repository = real_repository(tmp_path, {"src/sessions.py": SESSIONS}, owner=user, visibility="private")
+    message = conversations.start_message(user, "Where?", request_id=uuid.uuid4())
+    conversations.claim(message.pk)
+    conversations.store_evidence(message.pk, 1, [hit_for(repository, "src/sessions.py", "def sign")])
+    ending = conversations.Ending(Message.State.DONE, [], answer="In `sign` [1].", cited=[1])
+    conversations.finish(message.pk, 1, ending)
+    api = ApiClient(user, ["ask"])
+    stop = f"/messages/{message.pk}/stop"
+    assert api.post(stop, headers=KEY).json()["answer"] == "In `sign` [1]."
+    repository.owner = other_user
+    repository.save()
+    again = api.post(stop, headers=KEY)
+    assert (again.status_code, "sign" in again.content.decode()) == (202, False)
+    assert not IdempotentReply.objects.exclude(body="").exists()
+    assert api.post(f"/messages/{message.pk}/feedback", {"helpful": True}, headers=KEY).status_code == 409

@@ -17,6 +17,7 @@ from pytest_django import Settings
 from assistant import answering, conversations
 from assistant.live_answer import complete_length
 from assistant.models import Message
+from indexing.models import Repository
 from tests.assistant.scripted import SESSIONS, hit_for, real_repository, script_model, script_search
 from tests.factories import make_user
 
@@ -115,3 +116,15 @@ async def test_it_is_not_found_by_anyone_else(asked: tuple[User, Message]) -> No
     client = AsyncClient()
     await client.aforce_login(await sync_to_async(make_user)())
     assert (await client.get(f"/m/{message.pk}/events/")).status_code == 404
+
+
+async def test_it_replays_no_text_to_whoever_lost_the_right_to_its_sources(asked: tuple[User, Message]) -> None:
+    user, message = asked
+    answering.start_answer(message.pk)
+    assert "sign" in text_of(await read(user, message))
+    await Repository.objects.aupdate(visibility="private")
+    for after in ("", "1", "20"):
+        events = await read(user, message, {"Last-Event-ID": after})
+        assert not [name for _, name, _ in events if name in ("text", "block")]
+        assert "sessions.py" not in json.dumps(events)
+        assert events[-1][1] == "done"

@@ -104,6 +104,18 @@ async def test_it_lists_and_calls_each_tool(
         assert f"[1] acme/web src/sessions.py, line {hit.start_line}" in answer
 
 
+async def test_it_gives_no_answer_to_a_token_that_was_revoked_while_it_waited(
+    secret: str, found: Any, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    script_model(monkeypatch, settings, ["It is signed [1]."])
+    found.before = lambda: tokens.revoke(ApiToken.objects.get())
+    async with agent(secret) as client:
+        failed, told = await text_of(client, "ask", question="How is it signed?")
+    assert failed
+    assert "revoked" in told
+    assert "It is signed" not in told
+
+
 async def test_it_puts_coordinates_first_and_keeps_to_the_budget(
     secret: str, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,14 @@ def test_it_stores_one_message_for_a_double_click(user_client: Client, started: 
     assert Message.objects.count() == 1
 
 
+def test_it_takes_no_request_id_that_is_made_from_a_name(user_client: Client, started: list[Any]) -> None:
+    """Those of the API and of Slack are: whoever guesses one must not be able to take it first."""
+    guessed = uuid.uuid5(uuid.NAMESPACE_URL, "token:1:nightly")
+    response = user_client.post("/ask/", question(request_id=str(guessed)))
+    assert (response.status_code, started) == (422, [])
+    assert not Message.objects.exists()
+
+
 def test_it_appends_a_follow_up_and_renews_the_request_id(user_client: Client, user: User, started: list[Any]) -> None:
     row = make_conversation(user)
     data = question()
