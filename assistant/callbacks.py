@@ -199,7 +199,7 @@ class _Pinned(http.client.HTTPConnection):
             self.sock = self._open = self._context.wrap_socket(self.sock, server_hostname=self.host)
 
     def end(self) -> None:
-        """From another thread: what waits for the receiver fails. Without the TLS farewell, which would wait as well."""
+        """From another thread: what waits for the receiver fails. Without the farewell of TLS, which would wait."""
         if self._open is not None:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self._open, socket.SHUT_RDWR)

@@ -39,7 +39,7 @@ from indexing.paging import PAGE_SIZE, page
 from search.api import ScopeIn, scope_of
 
 RECHECK_SECONDS = 2.0  # between looks at whether a token still reads what it is being told
-TOKEN_ENDED = "This token was revoked or has expired while the answer was written."
+ENDED_MEANWHILE = "This token was revoked or has expired while the answer was written."
 RIGHTS_ENDED = "This token was revoked, has expired, or may no longer read a repository of this answer."
 EVENT_STREAM, JSON_LINES = "text/event-stream", "application/jsonl"
 
@@ -413,7 +413,7 @@ def _encoded(sequence: int, name: str, data: Any, *, as_sse: bool) -> bytes:  # 
 def check_token(caller: TokenCaller) -> None:
     """After a wait. Raises HttpError when the caller's token was revoked, or has expired, meanwhile."""
     if caller.token is not None and not tokens.valid().filter(pk=caller.token.pk).exists():
-        raise HttpError(401, TOKEN_ENDED)
+        raise HttpError(401, ENDED_MEANWHILE)
 
 
 def _may_follow(message: Message, caller: TokenCaller) -> bool:

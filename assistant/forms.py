@@ -26,7 +26,7 @@ class QuestionForm(forms.Form):
     mode = forms.ChoiceField(choices=list(MODES.items()), initial="explain", required=False)
 
     def clean_request_id(self) -> uuid.UUID:
-        """Only random ones: those of the API and of Slack are made from names that others could guess and take first."""
+        """Only random ones: those of the API and of Slack are made from names that others could guess and take."""
         request_id: uuid.UUID = self.cleaned_data["request_id"]
         if request_id.version != 4:
             raise forms.ValidationError("This is not an id that the form made.")
