@@ -18,6 +18,8 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.asgi import get_asgi_application
 
+from assistant.body_limit import bounded
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "assistant.settings")
 
 Scope = dict[str, Any]  # Any: ASGI messages are open mappings
@@ -42,9 +44,9 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await _live(receive, send)
     elif scope["type"] == "http" and scope["path"] == "/mcp" and _agents:
-        await _agents[0](scope, receive, send)
-    else:
-        await _django(scope, receive, send)
+        await bounded(_agents[0], scope, receive, send)
+    elif scope["type"] == "http":
+        await bounded(_django, scope, receive, send)
 
 
 async def _live(receive: Receive, send: Send) -> None:
