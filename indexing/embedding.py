@@ -52,19 +52,22 @@ class _Model(Protocol):
 class Embedder:
     """One loaded model. Safe to share between threads: the tokenizer is not, so calls take turns."""
 
-    def __init__(self, model: _Model, *, model_id: str, revision: str) -> None:
+    def __init__(
+        self, model: _Model, *, model_id: str, revision: str, use_threads: Callable[[int], None] = lambda _count: None
+    ) -> None:
         self.model_id = model_id
         self.revision = revision
         self.query_prompt = settings.EMBEDDING_QUERY_PROMPT
         self.document_prompt = settings.EMBEDDING_DOCUMENT_PROMPT
         self.too_long = 0  # documents above the window: a bug of whoever made the text
         self._model = model
+        self._use_threads = use_threads
         self._lock = threading.RLock()
         self._count: Callable[[str], int] = _token_counter(model.tokenizer)
         self._queries: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         window = model.max_seq_length or DEFAULT_WINDOW_TOKENS
         self.max_tokens = window - (self._count(self.document_prompt) if self.document_prompt else 0)
-        self.dimensions = self._encode([" "], self.document_prompt).shape[1]
+        self.dimensions = self._encode([" "], self.document_prompt, threads=1).shape[1]
 
     @property
     def info(self) -> ModelInfo:
@@ -90,14 +93,18 @@ class Embedder:
         if too_long:
             self.too_long += too_long
             log.warning("%d texts were longer than the model's window of %d tokens", too_long, self.max_tokens)
-        return self._encode(list(texts), self.document_prompt)
+        return self._encode(list(texts), self.document_prompt, threads=_threads())
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Returns (n, d) float32 unit rows. Only the first `max_tokens` of a question count. Raises EmbeddingError."""
+        """Returns (n, d) float32 unit rows. Only the first `max_tokens` of a question count. Raises EmbeddingError.
+
+        In one thread: two of them wait for each other after every layer, and where a build has the cores that made a
+        question of 20 ms one of 270 (medians, two busy cores).
+        """
         with self._lock:
             missing = [text for text in dict.fromkeys(texts) if text not in self._queries]
             if missing:
-                self._queries.update(zip(missing, self._encode(missing, self.query_prompt), strict=True))
+                self._queries.update(zip(missing, self._encode(missing, self.query_prompt, threads=1), strict=True))
             for text in texts:
                 self._queries.move_to_end(text)
             rows = [self._queries[text] for text in texts]
@@ -105,11 +112,12 @@ class Embedder:
                 self._queries.popitem(last=False)
         return np.stack(rows) if rows else np.zeros((0, self.dimensions), dtype=np.float32)
 
-    def _encode(self, texts: list[str], prompt: str) -> NDArray[np.float32]:
+    def _encode(self, texts: list[str], prompt: str, *, threads: int) -> NDArray[np.float32]:
         if not texts:
             return np.zeros((0, self.dimensions), dtype=np.float32)
         try:
             with self._lock:
+                self._use_threads(threads)
                 vectors = self._model.encode(
                     texts,
                     prompt=prompt or None,
@@ -212,7 +220,6 @@ def _load() -> Embedder:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    torch.set_num_threads(_threads())
     try:
         model = SentenceTransformer(
             str(folder),
@@ -229,7 +236,7 @@ def _load() -> Embedder:
     # Other windows could be overrun by padding.
     if model.max_seq_length and model.max_seq_length % PADDED_TO_TOKENS == 0:
         model[0].processing_kwargs = {"text": {"pad_to_multiple_of": PADDED_TO_TOKENS}}
-    return Embedder(model, model_id=model_id, revision=revision)
+    return Embedder(model, model_id=model_id, revision=revision, use_threads=torch.set_num_threads)
 
 
 def _weights_folder(name: str) -> Path:
@@ -277,7 +284,7 @@ def _revision(folder: Path, model_id: str) -> str:
 
 
 def _threads() -> int:
-    """All cores of a small machine (the worker is niced, so questions go first), else one is left for questions."""
+    """Of a batch of documents. All cores of a small machine (the worker is niced, so questions go first), else one is left for questions."""
     cores = os.cpu_count() or 1
     return settings.EMBEDDING_THREADS or (cores if cores <= 2 else cores - 1)
 

@@ -65,6 +65,15 @@ def test_it_returns_unit_rows_of_the_wanted_length(settings: Settings) -> None:
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1)
 
 
+def test_it_takes_one_thread_for_questions_and_all_for_documents(settings: Settings) -> None:
+    settings.EMBEDDING_THREADS = 3
+    threads: list[int] = []
+    embedder = Embedder(_Model(), model_id="test/model", revision="r1", use_threads=threads.append)
+    embedder.embed_documents(["a"])
+    embedder.embed_queries(["b"])
+    assert threads[1:] == [3, 1]
+
+
 def test_it_asks_the_model_once_for_a_repeated_query() -> None:
     model = _Model()
     embedder = _embedder(model)
