@@ -284,7 +284,7 @@ def _revision(folder: Path, model_id: str) -> str:
 
 
 def _threads() -> int:
-    """Of a batch of documents. All cores of a small machine (the worker is niced, so questions go first), else one is left for questions."""
+    """For documents: all cores of a small machine (the worker is niced, so questions go first), else all but one."""
     cores = os.cpu_count() or 1
     return settings.EMBEDDING_THREADS or (cores if cores <= 2 else cores - 1)
 

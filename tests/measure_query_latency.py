@@ -1,8 +1,8 @@
 """How long embedding a question takes while a build embeds on the same machine, against the same without the build.
 
 `python -m tests.measure_query_latency [QUESTIONS]` starts a build with the real model in a process of its own, niced
-as `manage.py up` does, waits until it embeds, and asks questions in blocks: by turns with the build stopped (SIGSTOP)
-and with it running, so that whatever else the machine does falls on both. It prints p50 and p95 of each, and the ratios.
+as `manage.py up` does, waits until it embeds, and asks questions in blocks: by turns with the build stopped
+(SIGSTOP) and with it running, so that whatever else the machine does falls on both. It prints p50 and p95 of each.
 """
 
 from __future__ import annotations
