@@ -193,7 +193,7 @@ def _show_progress(job: SlackJob, lease: jobs.Lease, text: str) -> None:
         return
     message = {"text": text, "blocks": [section(text)]}
     if not job.progress_ts:
-        job.progress_ts = _post(job, lease, message)
+        job.progress_ts = _post(job, lease, message, part="progress")
         lease.save(progress_ts=job.progress_ts)
     elif text != LOOKING:
         slack_client.update(job.channel_id, job.progress_ts, message)
@@ -205,22 +205,22 @@ def _deliver(job: SlackJob, lease: jobs.Lease, messages: list[dict[str, Any]]) -
         if number < job.parts_sent:
             continue
         if job.kind == SlackJob.Kind.COMMAND and job.response_url:
-            _respond(job, lease, message, first=number == 0)
+            _respond(job, lease, message, part=str(number))
         elif number == 0 and job.progress_ts:
             _replace_progress(job, lease, message)
         else:
-            _post(job, lease, message)
+            _post(job, lease, message, part=str(number))
         job.parts_sent = number + 1
         lease.save(parts_sent=job.parts_sent)
 
 
-def _respond(job: SlackJob, lease: jobs.Lease, message: dict[str, Any], *, first: bool) -> None:  # Any: as above
+def _respond(job: SlackJob, lease: jobs.Lease, message: dict[str, Any], *, part: str = "0") -> None:  # Any: as above
     try:
-        slack_client.respond(job.response_url, {**message, "replace_original": first})
+        slack_client.respond(job.response_url, {**message, "replace_original": part == "0"})
     except SlackGone:  # half an hour is over
         job.response_url = ""
         _to_direct_message(job, lease)
-        _post(job, lease, message)
+        _post(job, lease, message, part=part)
 
 
 def _replace_progress(job: SlackJob, lease: jobs.Lease, message: dict[str, Any]) -> None:  # Any: as above
@@ -232,22 +232,29 @@ def _replace_progress(job: SlackJob, lease: jobs.Lease, message: dict[str, Any])
         _post_directly(job, lease, message)
 
 
-def _post(job: SlackJob, lease: jobs.Lease, message: dict[str, Any]) -> str:  # Any: as above
-    """The time of the new message: in the thread, or to the person when we may not write there."""
+def _post(job: SlackJob, lease: jobs.Lease, message: dict[str, Any], *, part: str = "0") -> str:  # Any: as above
+    """The time of the message: in the thread, or to the person when we may not write there. Each `part` once."""
     try:
-        return slack_client.post(job.channel_id, message, thread_ts=job.thread_ts)[1]
+        return slack_client.post(job.channel_id, message, thread_ts=job.thread_ts, key=_key(job, part))[1]
     except SlackClosed:
         if job.channel_id == job.slack_user_id or job.channel_id.startswith("D"):
             raise
-        return _post_directly(job, lease, message)
+        return _post_directly(job, lease, message, part=part)
 
 
-def _post_directly(job: SlackJob, lease: jobs.Lease, message: dict[str, Any]) -> str:  # Any: as above
+def _post_directly(
+    job: SlackJob, lease: jobs.Lease, message: dict[str, Any], *, part: str = "0"
+) -> str:  # Any: as above
     _to_direct_message(job, lease)
-    channel, _ts = slack_client.post(job.channel_id, {"text": NOT_A_MEMBER})
+    channel, _ts = slack_client.post(job.channel_id, {"text": NOT_A_MEMBER}, key=_key(job, "lead"))
     job.channel_id = channel
     lease.save(channel_id=channel)
-    return slack_client.post(channel, message)[1]
+    return slack_client.post(channel, message, key=_key(job, part))[1]
+
+
+def _key(job: SlackJob, part: str) -> str:
+    """Of one message of a job at one place, whichever worker posts it."""
+    return f"{job.event_key} {job.channel_id} {part}"
 
 
 def _to_direct_message(job: SlackJob, lease: jobs.Lease) -> None:
@@ -259,14 +266,14 @@ def _to_direct_message(job: SlackJob, lease: jobs.Lease) -> None:
 def _tell(job: SlackJob, lease: jobs.Lease, text: str) -> str:
     """Only to whoever asked. Raises SlackFailed."""
     if job.kind == SlackJob.Kind.COMMAND:
-        _respond(job, lease, {"text": text}, first=True)
+        _respond(job, lease, {"text": text})
     elif job.kind == SlackJob.Kind.DIRECT:
-        _post(job, lease, {"text": text})
+        _post(job, lease, {"text": text}, part="told")
     else:
         try:
             slack_client.whisper(job.channel_id, job.slack_user_id, text, thread_ts=_shown_thread(job))
         except SlackClosed:
-            _post_directly(job, lease, {"text": text})
+            _post_directly(job, lease, {"text": text}, part="told")
     return "told"
 
 

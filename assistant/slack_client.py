@@ -5,6 +5,7 @@ The only module that imports slack_sdk's clients. Nothing is unfurled: an addres
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from django.conf import settings
@@ -24,7 +25,10 @@ _CLOSED = frozenset(
     "user_not_in_channel restricted_action_read_only_channel restricted_action_thread_only_channel "
     "messages_tab_disabled".split()
 )
-_GONE = frozenset("message_not_found cant_update_message edit_window_closed".split())
+_GONE = frozenset(
+    "message_not_found cant_update_message edit_window_closed duplicate_message_not_found "
+    "duplicate_channel_not_found".split()
+)
 _WAYS_OUT = {
     "invalid_auth": "set SLACK_BOT_TOKEN to the token of the installed app",
     "not_authed": "set SLACK_BOT_TOKEN",
@@ -36,9 +40,18 @@ _WAYS_OUT = {
 Message = dict[str, Any]  # Any: blocks of Slack
 
 
-def post(channel: str, message: Message, *, thread_ts: str = "") -> tuple[str, str]:
-    """The channel and time of the new message; `channel` may be a person. Raises SlackClosed and SlackFailed."""
-    reply = _call("chat.postMessage", channel=channel, thread_ts=thread_ts or None, **_inert(message))
+def post(channel: str, message: Message, *, key: str, thread_ts: str = "") -> tuple[str, str]:
+    """The channel and time of the message; `channel` may be a person. Raises SlackClosed and SlackFailed.
+
+    Under one `key` there is one message, also when nobody here has heard that Slack took it: the second time Slack
+    knows its `client_msg_id` and answers with the first one. When that was deleted meanwhile, another one is posted.
+    """
+    arguments = {"channel": channel, "thread_ts": thread_ts or None, **_inert(message)}
+    same = uuid.uuid5(uuid.NAMESPACE_URL, f"slack:{settings.SLACK_BOT_TOKEN}:{key}")
+    try:
+        reply = _call("chat.postMessage", client_msg_id=str(same), **arguments)
+    except SlackGone:
+        reply = _call("chat.postMessage", client_msg_id=str(uuid.uuid4()), **arguments)
     return reply["channel"], reply["ts"]
 
 
@@ -108,5 +121,5 @@ def _explained(method: str, reply: Any) -> SlackFailed:  # Any: slack_sdk's resp
 
 
 def _handlers() -> list[RetryHandler]:
-    """Only of rate limits: after a broken connection nobody knows whether the message is there already."""
+    """Only of rate limits: after a broken connection the job is done again, which knows what it posted."""
     return [RateLimitErrorRetryHandler(max_retry_count=RATE_LIMIT_WAITS)]

@@ -2,7 +2,8 @@
 
 Limits: 50 blocks a message, 3,000 characters a section, 10 elements a context, 25 an actions block, 75 a button's
 label, 2,000 its value, 12,000 of all text of a message, five uses of a response address. Membership, authors and
-time stamps are checked; a text that would mention somebody is remembered in `mentions`.
+time stamps are checked; a text that would mention somebody is remembered in `mentions`. A post whose
+`client_msg_id` is known makes no other message.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from urllib.parse import urlencode
 
 TOKEN, SECRET = "xoxb-stand-in", "signing-secret"
 TEAM, CHANNEL, DM, PERSON = "T0TEAM", "C0GENERAL", "D0DIRECT", "U0PERSON"
+PLACE = ("", "")  # of no message
 Json = dict[str, Any]
 
 
@@ -40,6 +42,8 @@ class Slack:
     down: bool = False
     response_uses: dict[str, int] = field(default_factory=dict)
     before: Any = None  # called with (method, arguments) before a call is taken
+    after: Any = None  # called with (method, arguments) when a call was taken, before it is answered
+    posts: dict[str, tuple[str, str]] = field(default_factory=dict)  # client_msg_id -> the message it made
     clock: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -72,7 +76,10 @@ class Slack:
                 self.refusals.append(f"{method}: {error}")
                 return 200, {"ok": False, "error": error}
             self.history.append((method, arguments))
-            return 200, {"ok": True, **self._do(method, arguments)}
+            reply = {"ok": True, **self._do(method, arguments)}
+            if self.after is not None:
+                self.after(method, arguments)
+            return 200, reply
 
     def respond(self, name: str, message: Json) -> tuple[int, str]:
         with self.lock:
@@ -92,6 +99,8 @@ class Slack:
             to_person = channel.startswith("U")
             if not to_person and channel not in self.members:
                 return "not_in_channel"
+            if self.posts.get(given["client_msg_id"], PLACE) not in (PLACE, *self.messages):
+                return "duplicate_message_not_found"
             return self._wrong_content(given)
         if method == "chat.postEphemeral":
             return "" if channel in self.members else "not_in_channel"
@@ -108,10 +117,13 @@ class Slack:
     def _do(self, method: str, given: Json) -> Json:
         channel = given["channel"]
         if method == "chat.postMessage":
-            channel = DM if channel.startswith("U") else channel
-            self.clock += 1
-            ts = f"1700000000.{self.clock:06d}"
-            self.messages[channel, ts] = given
+            if given["client_msg_id"] not in self.posts:
+                channel = DM if channel.startswith("U") else channel
+                self.clock += 1
+                ts = f"1700000000.{self.clock:06d}"
+                self.messages[channel, ts] = given
+                self.posts[given["client_msg_id"]] = (channel, ts)
+            channel, ts = self.posts[given["client_msg_id"]]
             return {"channel": channel, "ts": ts, "message": {"ts": ts}}
         if method == "chat.postEphemeral":
             self.whispers.append(given)

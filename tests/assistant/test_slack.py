@@ -223,19 +223,7 @@ def test_it_gives_one_answer_to_four_deliveries_with_a_restart_between(
     door.event(payload)
     door.event(payload, **{"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"})
     assert len(door.queue) == 1
-    killed = subprocess.Popen(
-        [sys.executable, "-c", _WORKER, str(door.queue.pop())],
-        cwd=PROJECT,
-        env={
-            **os.environ,
-            "DATABASE_URL": f"sqlite:///{settings.DATABASES['default']['NAME']}",
-            "DATA_DIR": str(settings.DATA_DIR),
-            "DJANGO_SETTINGS_MODULE": "assistant.settings",
-            "SLACK_BOT_TOKEN": TOKEN,
-            "SLACK_SIGNING_SECRET": SECRET,
-            "SLACK_API_URL": stand_in.api,
-        },
-    )
+    killed = start_worker(door.queue.pop(), stand_in, settings)
     deadline = time.monotonic() + 40
     while not Message.objects.filter(events__name="text").exists():
         assert killed.poll() is None, "the worker ended by itself"
@@ -261,6 +249,60 @@ def test_it_gives_one_answer_to_four_deliveries_with_a_restart_between(
     assert stand_in.reactions == set()
 
 
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the other process opens the test database by its file")
+@pytest.mark.parametrize("nth", [1, 2])
+def test_it_posts_nothing_twice_when_it_is_killed_before_it_hears_that_slack_took_it(
+    nth: int, door: Door, stand_in: Slack, linked: User, hit: Hit, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    """`nth` post: its progress, then the second message of a long answer."""
+    killed: list[subprocess.Popen[bytes]] = []
+
+    def kill(method: str, given: dict[str, Any]) -> None:
+        if method == "chat.postMessage" and len(stand_in.called(method)) == nth:
+            killed[0].kill()
+
+    stand_in.after = kill
+    door.event(direct("How is the cookie signed?"))
+    killed.append(start_worker(door.queue.pop(), stand_in, settings, answer="A long word " * 1500))
+    assert killed[0].wait(60) == -signal.SIGKILL
+    assert len(stand_in.messages) == nth
+
+    script_search(monkeypatch, [hit])
+    script_model(monkeypatch, settings, ["A long word " * 1500])
+    assert jobs.recover(SlackJob, tasks.answer_slack.delay) == 1
+    door.work()
+    assert SlackJob.objects.get().state == "done"
+    texts = stand_in.texts(DM)
+    assert len(texts) == len(stand_in.messages) == 2
+    assert len(stand_in.called("chat.postMessage")) == 3  # one of them was known already
+    assert sum(text.count("A long word") for text in texts) == 1500
+
+
+def test_it_posts_anew_what_was_deleted_before_it_could_be_sure(stand_in: Slack) -> None:
+    first = slack_client.post(DM, {"text": "So."}, key="event 1 0")
+    assert slack_client.post(DM, {"text": "So."}, key="event 1 0") == first
+    stand_in.messages.clear()
+    assert slack_client.post(DM, {"text": "So."}, key="event 1 0") != first
+    assert stand_in.texts(DM) == ["So."]
+
+
+def start_worker(job_id: int, stand_in: Slack, settings: Settings, answer: str = "") -> subprocess.Popen[bytes]:
+    """Another process with this test's database; without `answer` its model never comes to an end."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _WORKER, str(job_id), answer],
+        cwd=PROJECT,
+        env={
+            **os.environ,
+            "DATABASE_URL": f"sqlite:///{settings.DATABASES['default']['NAME']}",
+            "DATA_DIR": str(settings.DATA_DIR),
+            "DJANGO_SETTINGS_MODULE": "assistant.settings",
+            "SLACK_BOT_TOKEN": TOKEN,
+            "SLACK_SIGNING_SECRET": SECRET,
+            "SLACK_API_URL": stand_in.api,
+        },
+    )
+
+
 _WORKER = """
 import sys
 import django
@@ -276,7 +318,7 @@ from tests.assistant.scripted import ScriptedModel, ScriptedSearch, hit_for
 settings.LLM_MODEL = "ollama/llama3.1"
 hit = hit_for(Repository.objects.get(), "src/sessions.py", "def sign(value: str) -> str:")
 pipeline.search = ScriptedSearch((hit,))
-llm.stream = ScriptedModel(["It is never ", 60.0, "told."])
+llm.stream = ScriptedModel([sys.argv[2]] if sys.argv[2] else ["It is never ", 60.0, "told."])
 slack_answers.answer(int(sys.argv[1]))
 """
 
