@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from indexing import languages_page, organisation_views, views
+from indexing import languages_page, organisation_views, reviews_page, views
 
 urlpatterns = [
     path("", views.repositories, name="repositories"),
     path("add/", views.add_repository, name="add_repository"),
     path("probe/", views.probe, name="probe_repository"),
     path("languages/", languages_page.languages, name="languages"),
+    path("chunks/", reviews_page.chunk_reviews, name="chunk_reviews"),
+    path("chunks/<int:review_id>/", reviews_page.chunk_review, name="chunk_review"),
     path("organisations/", organisation_views.organisation_page, name="organisations"),
     path(
         "organisations/<int:organisation_id>/synchronise/",

@@ -105,6 +105,8 @@ PAGES = {
     "stop_build": ("owner", "POST", ""),
     "set_golden": ("staff", "POST", ""),
     "languages": ("staff", "GET", ""),
+    "chunk_reviews": ("staff", "GET", ""),
+    "chunk_review": ("staff", "GET", ""),
     "organisations": ("staff", "GET", ""),
     "synchronise_organisation": ("staff", "POST", ""),
     "forget_organisation": ("staff", "POST", ""),
@@ -231,6 +233,7 @@ class World:
             "number": 1,
             "token": "made-up",
             "organisation_id": 1,
+            "review_id": 1,
             "account_id": self.slack_account.pk,
             "run_id": 1,
         }
