@@ -10,6 +10,8 @@ import contextlib
 import functools
 import importlib.util
 import json
+import logging
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -20,7 +22,7 @@ from django.conf import settings
 from django.http import Http404
 from django.http.request import split_domain_port, validate_host
 from ninja.errors import HttpError
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from assistant import mcp_tools, tokens
 from assistant.api import caller_of
@@ -34,8 +36,11 @@ from search.errors import SearchError
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
+log = logging.getLogger(__name__)
+
 PATH = "/mcp"
 MISSING = "The MCP server needs an extra that is not installed: pip install 'codebase-assistant[mcp]', then restart."
+NOTHING_TO_FOLLOW = "This server sends nothing but answers: POST to it."  # a stream would stay open, for nothing
 INSTRUCTIONS = (
     "Search and read the code of this organisation's indexed repositories. Begin with search_code; it gives "
     "coordinates that read_code takes as they are. ask gives a cited answer in prose and takes longer."
@@ -153,6 +158,8 @@ async def _serve(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     if (refusal := _refusal(headers)) is not None:
         return await _send_error(send, 403, "forbidden", refusal)
+    if scope["method"] == "GET":
+        return await _send_error(send, 405, "method_not_allowed", NOTHING_TO_FOLLOW)
     caller = await in_thread(_caller, headers.get("authorization", ""))
     if isinstance(caller, tokens.Allowance):
         return await _send_error(send, 429, "too_many_requests", caller.refusal, retry=caller.retry_seconds)
@@ -196,6 +203,9 @@ def _answering(tool: Callable[Arguments, Awaitable[str]], secret: str = "") -> C
             return await tool(*arguments, **options)
         except (AssistantError, IndexingError, SearchError, Http404, HttpError) as error:
             raise ToolError(str(error)) from error
+        except ValidationError as error:
+            reasons = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            raise ToolError("; ".join(reasons)) from error
 
     return answering
 
@@ -211,11 +221,15 @@ def _holder_of(secret: str) -> TokenCaller:
 
 
 async def _send_error(send: Send, status: int, code: str, message: str, *, retry: int = 0) -> None:
-    headers = [(b"content-type", b"application/json")]
+    request_id = uuid.uuid4().hex
+    log.info("request %s to %s was refused: %d %s", request_id, PATH, status, code)
+    headers = [(b"content-type", b"application/json"), (b"x-request-id", request_id.encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if status == 405:
+        headers.append((b"allow", b"POST"))
     if retry:
         headers.append((b"retry-after", str(retry).encode()))
-    body = json.dumps({"error": {"code": code, "message": message, "request_id": ""}}).encode()
+    body = json.dumps({"error": {"code": code, "message": message, "request_id": request_id}}).encode()
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

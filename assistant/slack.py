@@ -70,7 +70,7 @@ def _signed(view: Callable[[HttpRequest, bytes], HttpResponse]) -> View:
             return _refusal(403, "The signature does not fit, or the request is older than five minutes.")
         try:
             return view(request, body)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             log.warning("a signed request of Slack could not be read", exc_info=True)
             return _refusal(400, "This request cannot be read.")
 

@@ -53,7 +53,7 @@ def receive(request: HttpRequest, repository_id: int) -> JsonResponse:
         return _answer("ignored: not a push", 200)
     try:
         ref = _pushed_ref(request, body)
-    except ValueError:
+    except (ValueError, RecursionError):  # JSON may be nested without end
         return _answer("not a push that can be read", 400)
     if not _is_followed(repository, ref):
         return _answer("ignored: this ref is not followed", 200)

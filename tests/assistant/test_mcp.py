@@ -146,6 +146,33 @@ async def test_it_shows_no_code_of_others(other_user: User, repository: Reposito
     assert not await Message.objects.aexists()
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "reason"),
+    [
+        (
+            "ask",
+            {"question": "Why?", "conversation_id": "the last one"},
+            "conversation_id: Input should be a valid UUID",
+        ),
+        ("ask", {"question": ""}, "question: String should have at least 1 character"),
+        ("search_code", {"question": "sign", "repositories": ["a\0b"]}, "must not contain NUL"),
+    ],
+)
+async def test_it_says_which_argument_is_wrong(secret: str, tool: str, arguments: dict[str, Any], reason: str) -> None:
+    async with agent(secret) as client:
+        failed, text = await text_of(client, tool, **arguments)
+    assert failed
+    assert reason in text
+
+
+async def test_it_holds_no_stream_open_on_which_nothing_would_come(secret: str) -> None:
+    async with mcp.running() as app, httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as http:
+        headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {secret}"}
+        response = await http.get(ADDRESS, headers=headers)
+    assert (response.status_code, response.headers["Allow"]) == (405, "POST")
+    assert response.json()["error"]["request_id"] == response.headers["X-Request-ID"]
+
+
 async def test_it_reads_only_the_repositories_of_the_token(user: User, repository: Repository) -> None:
     other = await sync_to_async(make_repository)("acme/other")
     _token, narrow = await sync_to_async(tokens.create)(user, "agent", scopes=["read"], repositories=[other])

@@ -79,6 +79,13 @@ def test_it_tells_a_wrong_signature_and_an_unknown_repository_apart_for_nobody(r
     assert not Index.objects.exists()
 
 
+@pytest.mark.parametrize("body", ["", "[]", "{}", "[" * 100_000, '{"ref": 5}'])
+def test_it_says_so_when_a_signed_push_cannot_be_read(body: str, repository: Repository) -> None:
+    headers = {"X-GitHub-Event": "push", "X-Hub-Signature-256": f"sha256={_signature(body.encode())}"}
+    response = Client().post(f"/webhooks/{repository.pk}/", body, "application/json", headers=headers)
+    assert (response.status_code, Index.objects.count()) == (400, 0)
+
+
 def test_it_believes_gitlab_by_its_token(repository: Repository) -> None:
     assert _gitlab(repository.pk, "wrong").status_code == 403
     assert [_gitlab(repository.pk, "s3cret").status_code for _ in range(2)] == [202, 200]
