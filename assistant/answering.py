@@ -107,6 +107,7 @@ class _Live:
         self.work: asyncio.Task[None] | None = None
         self.stopping = self.forbidden = self.lost = self.closed = False
         self.text = ""
+        self.written = ""  # by an attempt before, and kept if this one ends before it has begun
         self.notices: list[str] = []
         self.hits: tuple[Hit, ...] = ()
         self.trace: Json = {}
@@ -185,7 +186,7 @@ async def _answer(live: _Live) -> None:
         if claimed is None:
             return
         message, ask = claimed
-        live.attempt = message.attempt
+        live.attempt, live.written, live.trace = message.attempt, message.written, message.trace
         live.stopping = live.stopping or message.stop_requested
         ending = await _run(live, ask)
         if not live.lost:
@@ -250,7 +251,7 @@ async def _take(live: _Live, step: Step) -> None:
             live.publish("stage", _stage_data(step))
         case Evidence():
             live.hits, live.trace = step.hits, step.trace
-            await in_thread(conversations.store_evidence, live.message_id, live.attempt, step.hits)
+            await in_thread(conversations.store_evidence, live.message_id, live.attempt, step.hits, step.trace)
             live.publish("evidence", {"citations": evidence_data(step.hits), "final": step.final})
         case Text():
             live.text += step.text
@@ -316,18 +317,19 @@ def _ending(live: _Live) -> Ending:
 async def _broken_off(live: _Live, state: Message.State, sentence: str) -> Ending:
     """An ending for an answer that did not reach its own; the text so far is kept and its citations are checked."""
     stopped = state == Message.State.STOPPED
-    if not stopped and live.text and not live.forbidden:
+    text = live.text or live.written
+    if not stopped and text and not live.forbidden:
         sentence = f"{sentence} {conversations.TEXT_IS_SAVED}"
     return Ending(
         state=state,
         events=[live.next_event("stopped" if stopped else "error", {"text": sentence})],
-        answer=live.text,
-        answered_by=llm.model_name() if live.text and llm.configured() else "",
+        answer=text,
+        answered_by=llm.model_name() if text and llm.configured() else "",
         notices=live.notices,
         trace=live.trace,
         error="" if stopped else sentence,
         finish_reason="stopped" if stopped else "",
-        cited=citations.mentions(live.text, range(1, len(live.hits) + 1)).cited,
+        cited=citations.mentions(text, range(1, len(live.hits) + 1)).cited,
         verified=await verified_numbers(live.hits),
     )
 

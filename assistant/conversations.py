@@ -24,6 +24,7 @@ from assistant import citations, tokens
 from assistant.citations import Evidence, Place
 from assistant.errors import AssistantError, InvalidQuestion
 from assistant.models import AnswerEvent, ApiToken, Citation, Conversation, ConversationShare, Feedback, Message
+from indexing import llm
 from indexing.access import Principal
 from indexing.models import Repository
 from search.results import Hit, Scope, ScopedSet
@@ -232,7 +233,10 @@ def go_on(message: Message) -> Message:
     sources = evidence(message, principal_of(message.conversation))
     if not message.continuable or any(item.citation is None or item.citation.repository is None for item in sources):
         return retry(message)
-    _requeue(message, trace=message.trace, written=message.answer)
+    attempt = message.attempt
+    with transaction.atomic():
+        if _requeue(message, trace=message.trace, written=message.answer):
+            _carry_citations(message, attempt)
     return message
 
 
@@ -348,10 +352,13 @@ def rights_ended(sources: Mapping[uuid.UUID, Collection[int]]) -> set[uuid.UUID]
     return ended
 
 
-def store_evidence(message_id: uuid.UUID, attempt: int, hits: Sequence[Hit]) -> None:
-    """Number the passages from 1 in the order given, in place of what was stored before. Coordinates only."""
+def store_evidence(message_id: uuid.UUID, attempt: int, hits: Sequence[Hit], trace: Json | None = None) -> None:
+    """Number the passages from 1 in the order given, in place of what was stored before. Coordinates only.
+
+    `trace` tells how they were found; stored with them, so that an answer can go on whose process dies.
+    """
     with transaction.atomic():
-        if not _running(message_id, attempt).exists():
+        if not _running(message_id, attempt).update(trace=_clean_json(trace or {})):
             return
         Citation.objects.filter(message_id=message_id, attempt=attempt).delete()
         kept = set(Repository.objects.filter(pk__in={hit.repository_id for hit in hits}).values_list("pk", flat=True))
@@ -361,8 +368,8 @@ def store_evidence(message_id: uuid.UUID, attempt: int, hits: Sequence[Hit]) -> 
 
 
 def earlier_hits(message: Message) -> tuple[Hit, ...]:
-    """The passages of the attempt before this one, in their order: what `written` refers to."""
-    rows = Citation.objects.filter(message=message, attempt=message.attempt - 1).select_related("repository")
+    """The passages that `written` refers to, in their order; `go_on` has carried them into this attempt."""
+    rows = Citation.objects.filter(message=message, attempt=message.attempt).select_related("repository")
     return tuple(_hit(row, row.repository) for row in rows.order_by("number") if row.repository is not None)
 
 
@@ -441,9 +448,9 @@ def end_forgotten() -> int:
 # --- helpers
 
 
-def _requeue(message: Message, *, trace: Json, written: str) -> None:
-    """The next attempt of a finished message; one that is being answered stays as it is."""
-    Message.objects.filter(pk=message.pk, state__in=FINISHED).update(
+def _requeue(message: Message, *, trace: Json, written: str) -> bool:
+    """The next attempt of a finished message; False for one that is being answered, which stays as it is."""
+    updated = Message.objects.filter(pk=message.pk, state__in=FINISHED).update(
         attempt=F("attempt") + 1,
         state=Message.State.QUEUED,
         answer="",
@@ -458,6 +465,15 @@ def _requeue(message: Message, *, trace: Json, written: str) -> None:
         finished_at=None,
     )
     message.refresh_from_db()
+    return bool(updated)
+
+
+def _carry_citations(message: Message, attempt: int) -> None:
+    """The passages of `attempt`, into the message's current one: whatever happens to that, its text keeps them."""
+    rows = list(Citation.objects.filter(message=message, attempt=attempt))
+    for row in rows:
+        row.pk, row.attempt, row._state.adding = None, message.attempt, True
+    Citation.objects.bulk_create(rows)
 
 
 def _readable(principal: Principal, repository_ids: Collection[int | None]) -> set[int]:
@@ -610,7 +626,7 @@ def _end_orphan(message: Message) -> bool:
     if not mine.update(state=Message.State.RUNNING, leased_until=_lease_end()):
         return False  # another sweep has it
     rows = AnswerEvent.objects.filter(message=message, attempt=message.attempt).order_by("sequence")
-    text = "".join(row.data["text"] for row in rows if row.name == "text")
+    text = "".join(row.data["text"] for row in rows if row.name == "text") or message.written
     last = rows.last()
     sequence = last.sequence + 1 if last is not None else 1
     error = "" if message.stop_requested else f"{ORPHANED} {TEXT_IS_SAVED}" if text else ORPHANED
@@ -622,11 +638,20 @@ def _end_orphan(message: Message) -> bool:
         state=Message.State.FAILED if error else Message.State.STOPPED,
         events=[event],
         answer=text,
+        answered_by=_writer(rows) or (llm.model_name() if message.written else ""),
+        trace=message.trace,
         error=error,
         cited=citations.mentions(text, {row.number for row in sources}).cited,
         verified=verified_numbers(sources),
     )
     return finish(message.pk, message.attempt, ending)
+
+
+def _writer(rows: Iterable[AnswerEvent]) -> str:
+    """The model that was writing when its process died; empty when none had begun, or it had failed."""
+    writing = [row.data for row in rows if row.name == "stage" and row.data["name"] == "write"]
+    failed = any(stage["state"] == "failed" for stage in writing)
+    return "" if failed else next((str(stage["note"]) for stage in writing if stage["state"] == "now"), "")
 
 
 def verified_numbers(rows: Sequence[Citation]) -> list[int]:

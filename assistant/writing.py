@@ -306,7 +306,8 @@ class _WritingClock:
         self._first: float | None = None
 
     def begin(self, name: str = "write") -> Stage:
-        return Stage(name, 0, self._offset(self._begun), llm=True, state="now")
+        """Says which model begins: that is stored at once, the rest of what it does only as it happens."""
+        return Stage(name, 0, self._offset(self._begun), llm=True, state="now", note=llm.model_name())
 
     def wrote(self) -> None:
         if self._first is None:

@@ -297,6 +297,22 @@ async def test_it_does_not_replay_what_its_reader_may_not_read_any_more(
     assert [name for _, name, _ in await _read(message)] == ["done"]
 
 
+async def test_it_keeps_what_was_written_when_it_is_stopped_before_it_goes_on(
+    message: Message, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    script_model(monkeypatch, settings, ["Half [1]"], finish_reason="length")
+    answering.start_answer(message.pk)
+    await _read(message)
+    again = await sync_to_async(conversations.go_on)(await _reload(message))
+    await sync_to_async(conversations.request_stop)(again)
+    answering.start_answer(again.pk)
+    await _read(again)
+    stored = await _reload(message)
+    assert (stored.attempt, stored.state, stored.answer) == (2, "stopped", "Half [1]")
+    assert stored.continuable
+    assert await stored.citations.filter(attempt=2, cited=True, verified=True).aexists()
+
+
 @pytest.mark.parametrize("how", ["repository", "person", "token"])
 async def test_it_ends_when_the_right_to_its_sources_ends(
     how: str, message: Message, repository: Repository, monkeypatch: pytest.MonkeyPatch, settings: Settings

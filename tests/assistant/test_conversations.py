@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import threading
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import connection
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from assistant import conversations
 from assistant.conversations import Ending, Event
@@ -205,6 +206,51 @@ def test_it_ends_orphans_and_keeps_their_text(user: User) -> None:
     assert conversations.events_after(message.pk, 1, 14) == [Event(15, "error", {"text": sentence})]
     assert alive.state == "running"
     assert conversations.retry(message).attempt == 2
+
+
+def _stage(sequence: int, state: str) -> Event:
+    note = "openai/stub" if state == "now" else ""
+    return Event(sequence, "stage", {"name": "write", "state": state, "milliseconds": 0, "note": note})
+
+
+@pytest.mark.parametrize(
+    ("states", "writer"), [(["now"], "openai/stub"), (["now", "done"], "openai/stub"), (["now", "failed"], "")]
+)
+def test_it_lets_an_orphan_go_on_that_a_model_was_writing(user: User, states: list[str], writer: str) -> None:
+    message = _orphan(user, "Half")
+    stages = [_stage(number, state) for number, state in enumerate(states, start=5)]
+    AnswerEvent.objects.bulk_create(
+        AnswerEvent(message=message, sequence=event.sequence, name=event.name, data=event.data) for event in stages
+    )
+    conversations.end_orphans()
+    message.refresh_from_db()
+    assert (message.answer, message.answered_by, message.continuable) == ("Half", writer, bool(writer))
+
+
+def test_it_keeps_text_passages_and_trace_when_a_continued_answer_dies_before_its_first_step(
+    user: User, settings: Settings
+) -> None:
+    settings.LLM_MODEL = "openai/stub"
+    repository, message = make_repository(), _running(_ask(user))
+    conversations.store_evidence(message.pk, 1, [_hit(repository, 1), _hit(repository, 2)])
+    ending = Ending(Message.State.STOPPED, [Event(1, "stopped", {})], "Half [2]", "openai/stub", trace={"stages": []})
+    conversations.finish(message.pk, 1, replace(ending, cited=[2], verified=[1, 2]))
+    message.refresh_from_db()
+    conversations.go_on(message)
+    Message.objects.filter(pk=message.pk).update(leased_until=timezone.now() - timedelta(seconds=1))
+    conversations.end_orphans()
+    message.refresh_from_db()
+    assert (message.attempt, message.answer, message.trace, message.continuable) == (
+        2,
+        "Half [2]",
+        {"stages": []},
+        True,
+    )
+    kept = [(row.number, row.cited, row.verified) for row in message.citations.filter(attempt=2)]
+    assert kept == [(1, False, True), (2, True, True)]
+    assert [hit.start_byte for hit in conversations.earlier_hits(message)] == [
+        row.start_byte for row in message.citations.filter(attempt=1)
+    ]
 
 
 def test_it_ends_an_orphan_without_text_and_one_that_was_to_stop(user: User) -> None:

@@ -177,9 +177,10 @@ def test_it_keeps_the_stored_part_when_the_server_is_killed_in_mid_answer(lead: 
         assert page.locator(".message--q").count() == 1
         page.reload()
     asked = len([request for request in server.model.requests if request.get("stream")])
-    server.model.script = [(200, {}, "Said from the start [1].")]
-    page.get_by_role("button", name="Retry").first.click()
-    expect(page.locator(".prose:not([data-state])")).to_contain_text("Said from the start", timeout=20_000)
+    server.model.script = [(200, {}, "is here now [1].")]
+    page.get_by_role("button", name="Continue").click()
+    expect(page.locator(".prose:not([data-state])")).to_contain_text("is here now", timeout=20_000)
+    assert page.locator(".prose").inner_text().count("Orders are cancelled by number.") == 1
     expect(page.locator(".message--q")).to_have_count(1)
     assert len([request for request in server.model.requests if request.get("stream")]) == asked + 1
     assert all(text.startswith("Failed to load resource") for text in lead.complaints), lead.complaints
