@@ -76,7 +76,7 @@ class ConversationAdmin(QuestionsAdmin):
 
 @admin.register(Message)
 class MessageAdmin(QuestionsAdmin):
-    list_display = ("question_start", "asked_by", "state", "answered_by", "rating", "problem", "created_at")
+    list_display = ("question_start", "asked_by", "created_at", "state", "rating", "problem", "answered_by")
     list_filter = ("state", "mode", "feedback__helpful", "answered_by")
     search_fields = ("question", "conversation__owner__username")
     date_hierarchy = "created_at"

@@ -5,6 +5,7 @@ Bars are SVG rectangles, because the Content-Security-Policy forbids style attri
 
 from __future__ import annotations
 
+import ipaddress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,6 +26,15 @@ def icon(name: str, classes: str = "") -> SafeString:
     return format_html(
         '<svg class="i {}" aria-hidden="true"><use href="{}#i-{}"/></svg>', classes, static("icons.svg"), name
     )
+
+
+@register.filter
+def is_this_machine(host: str) -> bool:
+    """Whether a host name is this machine's own; of other names in the network nothing is known but that."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 @register.simple_tag

@@ -555,6 +555,6 @@
   }
   start();
   $$("[data-newest]").forEach((box) => { box.scrollLeft = box.scrollWidth; });
-  if (thread() && !location.hash) showLastQuestion();
+  if (thread() && body.dataset.conversation && !location.hash) showLastQuestion(); // a shared one is read from its start
   paneReady();
 })();

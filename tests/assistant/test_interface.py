@@ -52,3 +52,11 @@ def test_it_never_draws_past_the_end() -> None:
 
 def test_it_escapes_labels() -> None:
     assert "<b>" not in interface.meter(1, 2, '"><b>')
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [("localhost", True), ("127.0.0.1", True), ("::1", True), ("10.0.0.7", False), ("gpu.lan", False), ("", False)],
+)
+def test_it_knows_the_names_of_its_own_machine(host: str, here: bool) -> None:
+    assert interface.is_this_machine(host) == here

@@ -12,6 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from pytest_django import Settings
 
 from assistant import answering, conversations
 from assistant.extractive import RANKED_ONLY
@@ -530,3 +531,30 @@ def test_it_refuses_a_form_that_another_person_sent(
 
 def test_it_streams_to_readers_only(user_client: Client, answered: Message) -> None:
     assert user_client.post(f"/m/{answered.pk}/events/").status_code == 405
+
+
+# --- what stands under and beside the answer
+
+
+@pytest.mark.parametrize(
+    ("base", "sentence"),
+    [
+        ("http://127.0.0.1:11434", "on this server. No code leaves it."),
+        ("http://gpu.lan:8000/v1", "on gpu.lan, in this network. No code leaves the network."),
+        ("https://llm.example.com/v1", "at llm.example.com. Passages of code are sent there."),
+    ],
+)
+def test_it_says_which_model_answers_and_where(
+    user_client: Client, settings: Settings, user: User, base: str, sentence: str
+) -> None:
+    settings.LLM_MODEL, settings.LLM_API_BASE = "openai/qwen", base
+    address = reverse("conversation", args=[make_conversation(user).pk])
+    page = re.sub(r"<[^>]+>", "", user_client.get(address).content.decode())
+    assert f"Answers by qwen {sentence}" in page
+
+
+def test_it_offers_a_search_where_an_answer_cites_nothing(user_client: Client, answered: Message) -> None:
+    address = reverse("conversation", args=[answered.conversation_id])
+    assert b"Search the code for this" not in user_client.get(address).content
+    Citation.objects.update(cited=False)
+    assert b'href="/search/?q=Where%20is%20it%20signed%3F"' in user_client.get(address).content
