@@ -63,6 +63,7 @@ from indexing.updating import (
     offer_gone_vectors,
     plan_update,
     published_base,
+    unchanged_cut_by_lines,
     updated_readme,
 )
 from indexing.vector_cache import PARTIAL, VectorCache, reusable_index
@@ -468,7 +469,8 @@ class _Build:
         )
 
     def _warn_about(self, collected: Collected) -> None:
-        for reason, files in collected.fallbacks.most_common():
+        unchanged = Counter() if self.update is None else unchanged_cut_by_lines(self.update)
+        for reason, files in (collected.fallbacks + unchanged).most_common():
             self.progress.warn(f"{files} {'file was' if files == 1 else 'files were'} cut by lines: {reason}")
         if collected.failed:
             self.progress.warn(f"Left out because reading them failed: {_names(collected.failed)}.")

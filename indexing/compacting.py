@@ -144,7 +144,16 @@ class _Merge:
             parts=dict(self.parts.parts),
             embedded=sum(segment.info.embedded for segment in self.segments),
             described=sum(segment.info.described for segment in self.segments),
+            cut_by_lines=self._cut_by_lines(),
         )
+
+    def _cut_by_lines(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, list[int]] = {}
+        for number, segment in enumerate(self.segments):
+            mine = np.flatnonzero(self.owner == number)
+            for why, rows in segment.info.cut_by_lines.items():
+                found.setdefault(why, []).extend(mine[np.isin(self.row[mine], rows)].tolist())
+        return {why: tuple(sorted(rows)) for why, rows in found.items() if rows}
 
     def _write_paths(self) -> tuple[Rows, Rows]:
         owners, rows = array("q"), array("q")

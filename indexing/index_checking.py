@@ -60,6 +60,7 @@ def _check_tables(segment: Segment) -> None:
     paths = [segment.paths.raw(row) for row in range(files)]
     _require(paths == sorted(set(paths)), "paths")
     _require(len(segment.array("blobs")) == files, "blobs")
+    _require(all(0 <= row < files for rows in segment.info.cut_by_lines.values() for row in rows), "cut_by_lines")
     if segment.live_files is not None:
         _require(len(segment.live_files) == files, "tombstones")
 

@@ -98,6 +98,7 @@ class SegmentInfo:
     dead_chunks: int = 0
     embedded: int = 0  # live chunks with vectors
     described: int = 0  # live chunks with a description by a model
+    cut_by_lines: dict[str, tuple[int, ...]] = field(default_factory=dict)  # why syntax was not used -> file rows
 
     @property
     def live_files(self) -> int:
@@ -240,6 +241,7 @@ def _segment_info(data: dict[str, Any]) -> SegmentInfo:  # Any: JSON
         kinds=tuple(data["kinds"]),
         parts=_parts(data["parts"]),
         **{name: int(data.get(name, 0)) for name in ("dead_files", "dead_chunks", "embedded", "described")},
+        cut_by_lines={str(why): tuple(map(int, rows)) for why, rows in data.get("cut_by_lines", {}).items()},
     )
 
 

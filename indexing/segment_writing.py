@@ -73,6 +73,7 @@ class SegmentWriter:
         self._name_hashes = array("Q")
         self._imports = array("I")
         self._imports_per_file = array("I")
+        self._cut_by_lines: dict[str, list[int]] = {}
         self._languages, self._encodings, self._kinds, self._strings = _Names(), _Names(), _Names(), _Names()
 
     @property
@@ -95,6 +96,8 @@ class SegmentWriter:
             self._encodings.position(file.encoding),
             file.flags,
         )
+        if chunked.parsed.fallback:
+            self._cut_by_lines.setdefault(chunked.parsed.fallback, []).append(len(self._files) - 1)
         self._imports.extend(self._strings.position(name) for name in file.imports)
         self._imports_per_file.append(len(file.imports))
         first_chunk, first_definition = len(self._chunks), len(self._definitions)
@@ -155,6 +158,7 @@ class SegmentWriter:
             encodings=tuple(self._encodings.positions),
             kinds=tuple(self._kinds.positions),
             parts=dict(parts.parts),
+            cut_by_lines={why: tuple(rows) for why, rows in self._cut_by_lines.items()},
         )
 
     def _write_names(self) -> None:

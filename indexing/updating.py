@@ -242,6 +242,17 @@ def gone_languages(update: Update) -> Counter[str]:
     return found
 
 
+def unchanged_cut_by_lines(update: Update) -> Counter[str]:
+    """Why files that stay as they are were cut by lines -> how many."""
+    found: Counter[str] = Counter()
+    for number, segment in enumerate(update.base.segments):
+        gone = set(update.gone.get(number, ()))
+        for why, rows in segment.info.cut_by_lines.items():
+            live = (row for row in rows if segment.live_files is None or segment.live_files[row])
+            found[why] += sum(row not in gone for row in live)
+    return +found
+
+
 def offer_gone_vectors(update: Update, cache: VectorCache) -> None:
     """Most texts of a file that changed are as before: their vectors are taken from its old rows."""
     for number, rows in update.gone.items():

@@ -215,21 +215,31 @@ def _guard(text: Text, definition: Definition, prefixes: tuple[tuple[int, int], 
 
 
 def _refined(text: Text, syntax: Syntax, ranges: list[tuple[int, int]], sizes: Sizes) -> list[tuple[int, int]]:
-    """What is still too large is opened further, whatever it is: lines know nothing of what they part."""
+    """What is still too large is opened further, whatever it is: lines know nothing of what they part.
+
+    Its parts are opened from where it was: `a + b + c` with a thousand terms is a thousand nodes in each other.
+    """
     definitions = syntax.parsed.definitions
     fitting: list[tuple[int, int]] = []
-    stack = ranges[::-1]
+    stack: list[tuple[int, int, list[Node]]] = [(start, end, []) for start, end in reversed(ranges)]
     while stack:
-        start, end = stack.pop()
+        start, end, level = stack.pop()
         parts = [(start, end)]
         if end - start > sizes.max_chars and text.chars(start, end) > sizes.max_chars:
             guards = [_guard(text, d, syntax.prefixes, sizes) for d in _definitions_in(definitions, start, end)]
-            parts = tile(text, [start, *_inner_cuts(text.data, syntax, (start, end), guards, sizes)], end)
+            level = level or _around(syntax, start, end)
+            cuts, level = _inner_cuts(text.data, level, (start, end), guards, sizes)
+            parts = tile(text, [start, *cuts], end)
         if len(parts) == 1:
             fitting.append((start, end))
         else:
-            stack += reversed(parts)
+            stack += ((*part, level) for part in reversed(parts))
     return fitting
+
+
+def _around(syntax: Syntax, start: int, end: int) -> list[Node]:
+    node = syntax.tree.root_node.descendant_for_byte_range(start, end - 1) if syntax.tree else None
+    return [] if node is None else [node]
 
 
 def _definitions_in(definitions: tuple[Definition, ...], start: int, end: int) -> Sequence[Definition]:
@@ -238,23 +248,22 @@ def _definitions_in(definitions: tuple[Definition, ...], start: int, end: int) -
 
 
 def _inner_cuts(
-    data: bytes, syntax: Syntax, inside: tuple[int, int], guards: Sequence[tuple[int, int]], sizes: Sizes
-) -> list[int]:
-    """Cuts of the outermost nodes that offer any; none inside `guards`."""
+    data: bytes, level: list[Node], inside: tuple[int, int], guards: Sequence[tuple[int, int]], sizes: Sizes
+) -> tuple[list[int], list[Node]]:
+    """Cuts of the outermost nodes, from `level` down, that offer any, and these nodes; no cut inside `guards`."""
     start, end = inside
-    level = [syntax.tree.root_node.descendant_for_byte_range(start, end - 1)] if syntax.tree else []
     while level:
-        nodes = [node for node in level if node is not None]
-        cuts = {cut for node in nodes for cut in _part_cuts(node, data) if start < cut < end}
+        level = [node for node in level if node.start_byte < end and node.end_byte > start]
+        cuts = {cut for node in level for cut in _part_cuts(node, data) if start < cut < end}
         if free := sorted(cut for cut in cuts if not any(first < cut < last for first, last in guards)):
-            return free
+            return free, level
         level = [
             child
-            for node in nodes
+            for node in level
             for child in node.children
             if min(child.end_byte, end) - max(child.start_byte, start) > sizes.target_chars
         ]
-    return []
+    return [], []
 
 
 def _part_cuts(node: Node, data: bytes) -> Iterator[int]:

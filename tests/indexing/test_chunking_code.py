@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pytest_django import Settings
 
-from indexing.chunking import chunk_file
+from indexing.chunking import chunk_file, code
 from tests.indexing.sources import chunk, make_source, primary, symbols, texts, uncovered
 
 FILLER = "    value = compute(value, 'some words that fill a line of code')\n"
@@ -325,3 +325,16 @@ def test_it_counts_lines_that_end_with_a_carriage_return(newline: str) -> None:
     other = next(item for item in primary(chunked) if b"def other" in raw[item.start_byte : item.end_byte])
     assert other.end_line == 7
     assert uncovered(raw, chunked) == b""
+
+
+def test_it_opens_a_long_chain_of_terms_in_steps_that_grow_with_its_length(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    """`a + b + c` is a node in a node in a node: starting from the outermost for each term took a minute for 4,000."""
+    steps = []
+    part_cuts = code._part_cuts
+    monkeypatch.setattr(code, "_part_cuts", lambda node, data: steps.append(node.id) or part_cuts(node, data))
+    content = "int f(int a) {\n    return " + "\n    + ".join(f"term_{n} * {n}" for n in range(800)) + ";\n}\n"
+    chunked = chunk("a.c", content)
+    assert all(len(text) <= settings.CHUNK_MAX_CHARS for text in texts(content, chunked))
+    assert len(steps) < 2 * 800

@@ -91,7 +91,8 @@ def _assert_like_a_clean_build(repository: Repository, repo: Path) -> None:
 
 
 def _counts(index: Index) -> tuple[object, ...]:
-    return index.commit, index.files_done, index.files_known, index.chunks_done, index.chunks_known, index.skipped
+    counts = index.files_done, index.files_known, index.chunks_done, index.chunks_known
+    return index.commit, *counts, index.skipped, index.warnings
 
 
 def _skips(index: Index) -> list[tuple[str, str]]:
@@ -277,6 +278,26 @@ def test_it_never_mixes_vectors_of_two_sizes(
     assert {one.floats.shape[1] for one in vectors if one is not None} == {128}
     assert {one.bits.shape[1] for one in vectors if one is not None} == {2}  # words of 64 bits
     assert index.manifest.model == wider.info
+
+
+def test_it_tells_of_files_cut_by_lines_as_long_as_they_are_as_they_were(
+    repository: Repository, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexing.compacting.MAX_SEGMENTS", 2)
+    said = []
+    for change in (
+        {"a.bat": "echo 1\n", "b.bat": "echo 2\n"},
+        {"pkg/m3.py": _module(3, "return 2")},
+        {"a.bat": "echo 3\n"},
+        {"b.bat": None, "pkg/m4.py": _module(4, "return 2")},
+        {"a.bat": None},
+    ):
+        commit_files(repo, dict(change))
+        _update(repository)
+        said.append(Index.objects.latest("pk").warnings)
+        _assert_like_a_clean_build(repository, repo)
+    two, one = "2 files were cut by lines: no grammar for batch", "1 file was cut by lines: no grammar for batch"
+    assert said == [[two], [two], [two], [one], []]
 
 
 def test_it_keeps_the_number_of_segments_small(
