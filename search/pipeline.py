@@ -31,7 +31,7 @@ from search.errors import EmptyQuestion
 from search.grep import Pattern, grep, read_pattern
 from search.placing import place_frames
 from search.planning import Turn, basic_plan, needs_model, plan
-from search.ranking import WEIGHTS, Ranked, rank, saturate
+from search.ranking import Ranked, rank
 from search.readable import Library, open_chosen, readable
 from search.repo_selection import choose
 from search.reranking import rerank
@@ -253,9 +253,8 @@ def _rank_with(
     clock.end("retrieve", begun)
     begun = clock.begin("rank")
     wanted = max(limit, settings.RERANK_CANDIDATES)
-    ranked = rank(corpus, pool, queries, limit=2 * wanted)
-    if len(sources) > 1:
-        ranked = _weighed(ranked, corpus, pool, chosen.choices, limit=2 * wanted)
+    shares = _fit(corpus, pool, chosen.choices) if len(sources) > 1 else None
+    ranked = rank(corpus, pool, queries, limit=2 * wanted, shares=shares)
     hits = tuple(islice(_hits(corpus, pool, ranked, scope), wanted))
     clock.end("rank", begun)
     return _RankedHits(hits, chosen.choices, tuple(sources))
@@ -332,15 +331,13 @@ def _without_repository_names(queries: Sequence[Query], chosen: Sequence[Source]
     ]
 
 
-def _weighed(ranked: Ranked, corpus: Corpus, pool: Pool, choices: Sequence[RepositoryChoice], *, limit: int) -> Ranked:
-    """What was found in a repository counts as much as the repository fits the question: worth .008 NDCG@10 where 100
-    repositories are searched together."""
+def _fit(corpus: Corpus, pool: Pool, choices: Sequence[RepositoryChoice]) -> npt.NDArray[np.float32]:
+    """(p,) what was found in a repository counts as much as the repository fits the question: worth .008 NDCG@10 where
+    100 repositories are searched together.
+    """
     fit = {choice.repository_id: choice.score for choice in choices}
-    owners = corpus.chunk_sources(pool.chunks)
-    shares = np.array([fit[source.repository_id] for source in corpus.sources], np.float32)[owners]
-    scores = ranked.scores * shares
-    order = saturate(scores, pool.files, limit=limit, later_chunk=WEIGHTS.later_chunk)
-    return replace(ranked, scores=scores, order=order)
+    shares = np.array([fit[source.repository_id] for source in corpus.sources], np.float32)
+    return shares[corpus.chunk_sources(pool.chunks)]
 
 
 def _hits(corpus: Corpus, pool: Pool, ranked: Ranked, scope: Scope) -> Iterator[Hit]:

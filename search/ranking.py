@@ -1,21 +1,26 @@
 """A pool of candidates -> an order, from the lists' scores and from what the code's structure says.
 
-The lists are scaled and added with one weight each, a file's lists go to its best chunk, and structure adds
-in units of the best score so far, so that it can decide between near equals but needs evidence to work on:
+The lists are scaled and added with one weight each, a file's lists go to its chunks as far as each comes near the best
+of them, and structure adds in units of the best score so far, so that it can decide between near equals but needs
+evidence to work on:
 
 * coherence: other good chunks in the same file;
 * path: question words that the path has, file-name words that the question has;
 * definitions: the chunk defines a name that the question quotes, or a type called like a word with a capital;
 * centrality: many files import this one;
 * priors: tests, examples, compatibility and legacy code come later unless the question asks for them;
-* saturation: the second and later chunks of a file give way to other files, less so when the question describes one
-  piece of code at length, for then it is more often the other chunk of the right file than another file.
+* saturation: the second and later chunks of a file give way to other files, and those of one definition to other
+  definitions.
+
+A question of many words describes one piece of code rather than a place. Then it is more often another chunk of the
+right file than another file: later chunks hardly give way, all chunks of a coherent file gain, and paths count less.
 
 Constants are round numbers checked on a public benchmark; docs/evaluation.md says what each part is worth.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -60,7 +65,11 @@ class Weights:
     docs: float = 0.6
     config: float = 0.7
     later_chunk: float = 0.3
-    later_chunk_described: float = 0.9  # the question describes one piece of code at length
+    later_part: float = 0.5  # another chunk of the same definition
+    # In questions that describe one piece of code at length:
+    described_coherence: float = 0.2  # to all chunks of the file
+    described_path: float = 0.25  # of what the path counts else
+    described_later_chunk: float = 0.95
 
     def of_list(self, name: str) -> float:
         return {
@@ -75,7 +84,7 @@ class Weights:
 
 
 WEIGHTS = Weights()
-DESCRIPTION_WORDS = 8  # distinct content words; 95 % of questions that ask for a place have no more
+DESCRIPTION_WORDS = 6  # distinct content words; most questions that ask for a place have no more
 _CACHED_PATHS = 1 << 14  # about 15 MB: the same files are candidates again and again
 
 # A class is what a bare name asks for before a method or a field of the same name.
@@ -98,53 +107,79 @@ class Ranked:
     parts: dict[str, Floats] = field(default_factory=dict)
 
 
-def rank(corpus: Corpus, pool: Pool, queries: Sequence[Query], *, limit: int, weights: Weights = WEIGHTS) -> Ranked:
-    """The first query is the one that structure listens to. Ties go to the lower row."""
+def rank(
+    corpus: Corpus,
+    pool: Pool,
+    queries: Sequence[Query],
+    *,
+    limit: int,
+    shares: Floats | None = None,
+    weights: Weights = WEIGHTS,
+) -> Ranked:
+    """The first query is the one that structure listens to. `shares`: (p,) what each score counts. Ties go to the lower
+    row.
+    """
     if not pool.chunks.size:
         empty = np.empty(0, np.float32)
         return Ranked(np.empty(0, np.int64), empty, empty)
     lists = fused(pool, queries, weights)
     unit = np.float32(lists.max() or 1)
     wording = queries[0].wording
+    is_described = len(wording.stem_words) > DESCRIPTION_WORDS
     parts = {
-        "coherence": weights.coherence * unit * coherence(pool.files, lists),
-        "path": unit * path_match(corpus, pool.files, wording, weights),
+        "coherence": unit * _coherence_worth(pool.files, lists, weights, is_described),
+        "path": unit
+        * (weights.described_path if is_described else 1)
+        * path_match(corpus, pool.files, wording, weights),
         "definition": unit * definition_match(corpus, pool.chunks, wording, weights),
         "centrality": weights.centrality * unit * centrality(corpus, pool.files) * (lists > 0),
     }
     scores = (lists + sum(parts.values())) * priors(corpus, pool.files, wording, weights)
-    is_described = len(wording.stem_words) > DESCRIPTION_WORDS
-    later_chunk = weights.later_chunk_described if is_described else weights.later_chunk
-    order = saturate(scores.astype(np.float32), pool.files, limit=limit, later_chunk=later_chunk)
-    return Ranked(order, scores.astype(np.float32), lists, parts)
+    if shares is not None:
+        scores = scores * shares
+    scores = scores.astype(np.float32)
+    later_chunk = weights.described_later_chunk if is_described else weights.later_chunk
+    symbols = corpus.chunk_field(pool.chunks, "symbol")
+    order = saturate(scores, pool.files, symbols, limit=limit, later_chunk=later_chunk, later_part=weights.later_part)
+    return Ranked(order, scores, lists, parts)
 
 
 def fused(pool: Pool, queries: Sequence[Query], weights: Weights) -> Floats:
-    """(p,) weighted sum of the scaled lists of all queries; file lists count for each file's best chunk."""
+    """(p,) weighted sum of the scaled lists of all queries; a chunk gets of its file's lists the share that its own sum
+    has of that of the file's best chunk.
+    """
     share = {query.name: query.weight for query in queries}
     total = np.zeros(len(pool.chunks), np.float32)
     for (query, name), scores in pool.chunk_lists.items():
         total += share[query] * weights.of_list(name) * scale(scores, depth=CHUNK_DEPTH)
-    file_total = np.zeros(len(pool.file_rows), np.float32)
+    file_total = np.zeros(len(pool.file_rows) + 1, np.float32)  # the last one for files that no list has
     for (query, name), scores in pool.file_lists.items():
-        file_total += share[query] * weights.of_list(name) * scale(scores, depth=FILE_DEPTH)
-    best = _best_of_each_file(pool.files, total)
-    places = np.searchsorted(pool.file_rows, pool.files[best])
-    inside = places < len(pool.file_rows)
-    known = np.zeros(len(best), bool)
-    known[inside] = pool.file_rows[places[inside]] == pool.files[best[inside]]
-    total[best[known]] += file_total[places[known]]
-    return total
+        file_total[:-1] += share[query] * weights.of_list(name) * scale(scores, depth=FILE_DEPTH)
+    places = np.searchsorted(pool.file_rows, pool.files)
+    known = np.isin(pool.files, pool.file_rows)
+    best, inverse = _best_of_each_file(pool.files, total)
+    nearness = total / np.maximum(total[best], np.float32(1e-9))[inverse]
+    nearness[best] = 1  # even when no list of chunks has any of them
+    return np.asarray(total + nearness * file_total[np.where(known, places, -1)], np.float32)
+
+
+def _coherence_worth(files: Rows, lists: Floats, weights: Weights, is_described: bool) -> Floats:
+    """(p,) in units of the best score: to the best chunk of each file or, described, to all."""
+    coherent = coherence(files, lists)
+    if is_described:
+        return weights.described_coherence * coherent
+    best, _ = _best_of_each_file(files, lists)
+    worth = np.zeros(len(files), np.float32)
+    worth[best] = weights.coherence * coherent[best]
+    return worth
 
 
 def coherence(files: Rows, scores: Floats) -> Floats:
-    """(p,) in [0, 1]: the summed score of the file's chunks over that of the best file, given to its best chunk."""
+    """(p,) in [0, 1]: the summed score of the chunk's file over that of the best file."""
     _, inverse = np.unique(files, return_inverse=True)
-    sums = np.bincount(inverse, weights=scores).astype(np.float32)
-    result = np.zeros(len(files), np.float32)
-    best = _best_of_each_file(files, scores)
-    result[best] = sums[inverse[best]] / max(float(sums.max()), 1e-9)
-    return result
+    sums = np.bincount(inverse, weights=scores)
+    shares: Floats = (sums[inverse] / max(float(sums.max()), 1e-9)).astype(np.float32)
+    return shares
 
 
 def path_match(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) -> Floats:
@@ -262,25 +297,32 @@ def priors(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) -> F
     return result.astype(np.float32)
 
 
-def saturate(scores: Floats, files: Rows, *, limit: int, later_chunk: float) -> Rows:
-    """(<= limit,) positions, best first; the n-th chunk of a file counts `later_chunk` ** (n - 1) of its score."""
+def saturate(scores: Floats, files: Rows, symbols: Rows, *, limit: int, later_chunk: float, later_part: float) -> Rows:
+    """(<= limit,) positions, best first.
+
+    The n-th chunk of a file counts `later_chunk` ** (n - 1) of its score, the n-th of one definition in it
+    `later_part` ** (n - 1) of that.
+    """
     order = np.lexsort((np.arange(len(scores)), -scores))
-    given, owners = scores.tolist(), files.tolist()
-    seen: dict[int, int] = {}
+    given, owners, names = scores.tolist(), files.tolist(), symbols.tolist()
+    chunks_before: Counter[int] = Counter()
+    parts_before: Counter[tuple[int, int]] = Counter()
     value = np.empty(len(scores), np.float64)
     for position in order.tolist():
-        count = seen.get(owners[position], 0)
-        value[position] = given[position] * later_chunk**count
-        seen[owners[position]] = count + 1
+        owner, part = owners[position], (owners[position], names[position])
+        value[position] = given[position] * later_chunk ** chunks_before[owner] * later_part ** parts_before[part]
+        chunks_before[owner] += 1
+        parts_before[part] += 1
     best: Rows = np.lexsort((np.arange(len(scores)), -value))[:limit]
     return best
 
 
-def _best_of_each_file(files: Rows, scores: Floats) -> Rows:
-    """One position per distinct file: its best chunk, the first among equals."""
+def _best_of_each_file(files: Rows, scores: Floats) -> tuple[Rows, Rows]:
+    """The position of each distinct file's best chunk, the first among equals; and for each chunk which of these is its
+    file's.
+    """
     order = np.lexsort((np.arange(len(files)), -scores, files))
-    sorted_files = files[order]
-    first = np.ones(len(files), bool)
-    first[1:] = sorted_files[1:] != sorted_files[:-1]
-    best: Rows = order[first]
-    return best
+    _, first, inverse = np.unique(files[order], return_index=True, return_inverse=True)
+    own = np.empty(len(files), np.int64)
+    own[order] = inverse
+    return order[first], own

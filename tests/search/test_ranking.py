@@ -50,10 +50,19 @@ def test_it_gives_room_to_the_other_chunks_of_a_file_when_the_question_describes
 
 
 def test_it_counts_a_later_chunk_as_a_share_of_its_score() -> None:
-    scores, files = np.array([10, 9, 3], np.float32), np.array([1, 1, 2])
-    assert saturate(scores, files, limit=3, later_chunk=0.5).tolist() == [0, 1, 2]
-    assert saturate(scores, files, limit=3, later_chunk=0.1).tolist() == [0, 2, 1]
-    assert saturate(scores, files, limit=1, later_chunk=0.1).tolist() == [0]
+    def order(later_chunk: float, *, limit: int = 3) -> list[int]:
+        scores, files, symbols = np.array([10, 9, 3], np.float32), np.array([1, 1, 2]), np.array([1, 2, 1])
+        return saturate(scores, files, symbols, limit=limit, later_chunk=later_chunk, later_part=1).tolist()
+
+    assert order(0.5) == [0, 1, 2]
+    assert order(0.1) == [0, 2, 1]
+    assert order(0.1, limit=1) == [0]
+
+
+def test_it_lets_other_definitions_in_before_later_parts_of_one() -> None:
+    scores, files, symbols = np.array([10, 9, 6, 5], np.float32), np.array([1, 1, 1, 2]), np.array([7, 7, 8, 7])
+    order = saturate(scores, files, symbols, limit=4, later_chunk=1, later_part=0.5).tolist()
+    assert order == [0, 2, 3, 1]  # 9 counts 4.5; a definition of that name in another file is another one
 
 
 @pytest.mark.parametrize(("question", "factor"), [("cancel an order", WEIGHTS.test), ("tests of cancelling", 1.0)])
