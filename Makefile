@@ -1,6 +1,7 @@
 # run   install what is missing, then start everything on this machine
 # test  the whole check: lint, then all tests
 # test-services  the tests marked `services` on PostgreSQL with RabbitMQ and on PostgreSQL with Redis; `.ci/services` starts them
+# test-rabbitmq, test-redis  one of the two
 # test-postgres  all tests but the browser's on PostgreSQL with RabbitMQ
 # milvus a Milvus server in a virtual environment of its own, for the tests marked `milvus`
 # fuzz  many more of the requests that schemathesis makes of the API's description than `test` sends
@@ -21,7 +22,7 @@ TEST_POSTGRES ?= postgres://postgres@127.0.0.1:5432/tests
 TEST_RABBITMQ ?= amqp://guest:guest@127.0.0.1:5672//
 TEST_REDIS ?= redis://127.0.0.1:6379/9
 
-.PHONY: run test test-services test-postgres milvus fuzz load load-api lint bench
+.PHONY: run test test-services test-rabbitmq test-redis test-postgres milvus fuzz load load-api lint bench
 
 run: .venv/.run-stamp
 	@$(PY) manage.py up $(ARGS)
@@ -38,8 +39,12 @@ test: lint
 	  echo "or leave them out: make test ARGS='-m \"not browser\"'"; exit 1; } ;; esac
 	$(PY) -m pytest $(ARGS)
 
-test-services: .venv/.dev-stamp
+test-services: test-rabbitmq test-redis
+
+test-rabbitmq: .venv/.dev-stamp
 	TEST_DATABASE_URL=$(TEST_POSTGRES) TEST_BROKER_URL=$(TEST_RABBITMQ) $(PY) -m pytest -m services $(ARGS)
+
+test-redis: .venv/.dev-stamp
 	TEST_DATABASE_URL=$(TEST_POSTGRES) TEST_BROKER_URL=$(TEST_REDIS) $(PY) -m pytest -m services $(ARGS)
 
 test-postgres: .venv/.dev-stamp

@@ -103,6 +103,13 @@ def request_build(
 
     `rebuild`: every file is parsed again, and of the published index only vectors with the right checksum are used.
     """
+    return _requested(repository, user=user, rebuild=rebuild, priority=priority)[0]
+
+
+def _requested(
+    repository: Repository, *, user: User | None = None, rebuild: bool = False, priority: Job.Priority
+) -> tuple[Index, bool]:
+    """As `request_build`, and whether the build is new."""
     index, created = open_build(repository, rebuild=rebuild, priority=priority)
     if created:
         from indexing.tasks import enqueue
@@ -111,14 +118,15 @@ def request_build(
         transaction.on_commit(lambda: enqueue(index.pk))
     else:
         queueing.move_up(index, priority)
-    return index
+    return index, created
 
 
 def request_update(repository: Repository, *, priority: Job.Priority = Job.Priority.PUSH) -> Index:
     """Because the source has newer commits: a build that fetched before it heard of them is followed by another."""
     while True:
-        index = request_build(repository, priority=priority)
-        waits = Job.objects.filter(index=index, state=Job.State.QUEUED).exists()
+        index, created = _requested(repository, priority=priority)
+        # A new one fetches after this, however quickly a worker took it.
+        waits = created or Job.objects.filter(index=index, state=Job.State.QUEUED).exists()
         if waits or Job.objects.filter(index=index, state=Job.State.RUNNING).update(again=True):
             return index
 

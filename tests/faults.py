@@ -28,6 +28,7 @@ from tests.stack import PROJECT, Stack, free_port
 from tests.stub_llm_server import StubServer, serve
 
 TERMINAL = ("done", "stopped", "error")
+KEEP = "FAULTS_KEEP"  # in the environment: data and log of each scenario are left in its folder
 
 
 def _git(repo: Path, *arguments: str) -> str:
@@ -211,7 +212,10 @@ def product(**settings: str) -> Iterator[World]:
             ) as stack:
                 yield World(stack, Ledger(stack), model, gates)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if KEEP in os.environ:
+            print(f"what it wrote, and its log: {folder}", flush=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 Outcome = tuple[dict[str, int], str]
@@ -434,17 +438,59 @@ def full_disk() -> Outcome:
             subprocess.run(["umount", "-l", str(indexes)], check=False)
 
 
+_SHIFTED_CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+
+static long ahead(void) { const char *text = getenv("CLOCK_AHEAD_SECONDS"); return text ? atol(text) : 0; }
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(clock, now);
+    if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += ahead();
+    return failed;
+}
+
+int gettimeofday(struct timeval *now, void *zone) {
+    struct timespec precise;
+    if (clock_gettime(CLOCK_REALTIME, &precise)) return -1;
+    now->tv_sec = precise.tv_sec;
+    now->tv_usec = precise.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *now) {
+    struct timespec precise;
+    clock_gettime(CLOCK_REALTIME, &precise);
+    if (now) *now = precise.tv_sec;
+    return precise.tv_sec;
+}
+"""
+
+
+def _shifted_clock(folder: Path) -> str:
+    """A library to preload, built with the machine's `cc`. libfaketime breaks sleeps when the clock is behind."""
+    library = folder / "clock.so"
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-", "-ldl"]
+    subprocess.run(command, input=_SHIFTED_CLOCK.encode(), check=True)
+    return str(library)
+
+
 def clock() -> Outcome:
     """A worker whose clock is an hour ahead takes a build and is killed; the others have the right time."""
-    library = next(Path("/usr/lib").rglob("libfaketime.so.1"))
     with product() as world:
         stack, ledger = world.stack, world.ledger
+        library = _shifted_clock(stack.folder)
         stack.stop("builds")
-        stack.start("builds", LD_PRELOAD=str(library), FAKETIME="+1h", DONT_FAKE_MONOTONIC="1")
+        stack.start("builds", LD_PRELOAD=library, CLOCK_AHEAD_SECONDS="3600")
         repository_id = ledger.add(make_repo(stack.folder, "first", 300))
         stack.wait_for(lambda: stack.index_state(repository_id) == "building", seconds=120)
         stack.kill("builds")
-        stack.start("builds", LD_PRELOAD=str(library), FAKETIME="-1h", DONT_FAKE_MONOTONIC="1")
+        stack.start("builds", LD_PRELOAD=library, CLOCK_AHEAD_SECONDS="-3600")
         settled = ledger.settle()
         return ledger.verdict(), f"one worker an hour ahead, the next an hour behind; settled {settled:.0f} s later"
 

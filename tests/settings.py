@@ -39,8 +39,11 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"]["init_command"] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"
 
 else:
+    # A lock that a thread of another test never gives back becomes an error that names it, not a run without an end.
+    DATABASES["default"]["OPTIONS"]["options"] = "-c lock_timeout=60s -c idle_in_transaction_session_timeout=300s"
     # Threads of tests end without closing what they opened; a pool would wait for it. tests/test_services.py has one.
     DATABASES["default"]["OPTIONS"].pop("pool")
 
+CELERY_BROKER_CONNECTION_TIMEOUT = 30.0  # a broker on a busy machine greets late
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast; no real password is ever hashed here
 EMBEDDING_THREADS = 1

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 PROJECT = Path(__file__).resolve().parents[1]
 READY_SECONDS = 300.0  # on a machine that is busy with other things
+COMMAND_SECONDS = 900.0  # a command of `manage.py` that takes longer is stuck
 
 _SETUP = """
 from django.contrib.auth.models import User
@@ -87,11 +88,19 @@ class Stack:
             _drop(self._database)
 
     def manage(self, *arguments: str, **environment: str) -> str:
+        """Its output. Raises CalledProcessError, TimeoutExpired."""
         command = [sys.executable, "manage.py", *arguments]
         env = self.environment | environment
         with self.log.open("ab") as log:
             return subprocess.run(
-                command, cwd=PROJECT, env=env, check=True, stdout=subprocess.PIPE, stderr=log, text=True
+                command,
+                cwd=PROJECT,
+                env=env,
+                check=True,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                timeout=COMMAND_SECONDS,
             ).stdout
 
     def start(self, name: str, **environment: str) -> subprocess.Popen[bytes]:

@@ -34,7 +34,9 @@ def model() -> Iterator[StubServer]:
 def stack(tmp_path_factory: pytest.TempPathFactory, model: StubServer) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("stack")
     settings = {"LLM_MODEL": "openai/stub", "LLM_API_BASE": model.base, "LLM_API_KEY": "none"}
-    with chosen_services(folder, DATABASE_POOL_SIZE=str(POOL), LLM_PLAN_TIMEOUT_SECONDS="2", **settings) as stack:
+    # Plans and ranks of the scripted model say nothing: nobody waits for them longer than this.
+    settings |= {"LLM_PLAN_TIMEOUT_SECONDS": "1", "LLM_RERANK_TIMEOUT_SECONDS": "1"}
+    with chosen_services(folder, DATABASE_POOL_SIZE=str(POOL), **settings) as stack:
         yield stack
 
 

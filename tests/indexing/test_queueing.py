@@ -106,6 +106,13 @@ def test_it_breaks_descriptions_off_for_newer_commits(sent: list[str], monkeypat
     assert sent == ["builds"]
 
 
+@pytest.mark.django_db(transaction=True)  # a worker sees what is committed
+def test_it_builds_once_for_a_push_that_a_worker_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_send", lambda _queue: claim(Job.objects.get().index_id))
+    request_update(make_repository())
+    assert (Job.objects.get().state, Job.objects.get().again) == ("running", False)
+
+
 def test_it_leaves_a_build_that_another_worker_took(tmp_path: Path) -> None:
     url = str(make_repo(tmp_path, {}))
     taken, free = (request_build(make_repository(url=url, ref=ref)) for ref in ("", "main"))
