@@ -311,11 +311,51 @@
     template.innerHTML = html;
     return template.content;
   };
+  // The block that is being written looks as it will when it is complete, so that nothing moves then: code, bold words
+  // and chips are made as soon as their last character is there. What was shown before is not touched again.
+  const MARKS = /`([^`\n]+)`|\*\*([^*`\n]+)\*\*|\[(\d{1,3})\]/, FENCE = /(^|\n) {0,3}(```|~~~)/;
+  function tailWriter(article) {
+    const tail = $(".tail", article);
+    let raw = "", open = tail.appendChild(new Text());
+    function marked([whole, code, bold, number]) {
+      if (number) return pendingChip(article, number) ?? whole;
+      const element = document.createElement(code ? "code" : "strong");
+      element.textContent = code ?? bold;
+      return element;
+    }
+    function write(text) {
+      raw += text;
+      open.appendData(text);
+      for (let found; !FENCE.test(raw) && (found = MARKS.exec(open.data));) {
+        const after = open.splitText(found.index);
+        after.deleteData(0, found[0].length);
+        after.before(marked(found));
+        open = after;
+      }
+    }
+    function replace(text) {
+      raw = "";
+      tail.replaceChildren(open = new Text());
+      write(text);
+    }
+    return { write, replace, written: () => raw };
+  }
+  function pendingChip(article, number) {
+    const passage = $(`.evidence [data-n="${number}"]`, article);
+    if (!passage) return null;
+    const chip = document.createElement("span"), flag = document.createElement("span");
+    const again = $(`.prose .citation[data-n="${number}"]`, article);
+    Object.assign(chip, { className: "citation", title: passage.title || passage.dataset.title || "" });
+    Object.assign(chip.dataset, { state: "pending", n: number });
+    Object.assign(flag, { className: "flag", textContent: number });
+    chip.append(flag, again ? "" : $(".mono", passage).textContent);
+    return chip;
+  }
   function stream(article) {
     if (article.dataset.connected) return;
     article.dataset.connected = "1";
     body.dataset.answering = article.dataset.stopUrl;
-    const blocks = $(".blocks", article), tail = $(".tail", article);
+    const blocks = $(".blocks", article), tail = tailWriter(article);
     let last = 0, length = 0, done = 0, tries = 0, source, quiet;
     const on = (name, handle) => source.addEventListener(name, (event) => {
       if (event.data === undefined) return; // a lost connection is an "error" too; `onerror` takes it
@@ -361,16 +401,16 @@
         if (data.end <= length) return;
         const fresh = data.at >= length ? data.text : [...data.text].slice(length - data.at).join("");
         length = data.end;
-        keepEnd(() => tail.append(fresh));
+        keepEnd(() => tail.write(fresh));
       });
       on("block", (data) => {
         if (data.end <= done) return;
-        const rest = [...tail.textContent].slice(data.end - done).join("");
-        done = data.end;
+        const rest = [...tail.written()].slice(data.end - done).join(""), next = rest.replace(/^\n+/, "");
+        done = data.end + (rest.length - next.length);
         keepEnd(() => {
+          tail.replace("");
           blocks.append(fragment(data.html));
-          tail.textContent = rest.replace(/^\n+/, "");
-          done = data.end + (rest.length - tail.textContent.length);
+          tail.write(next);
         });
       });
       ["done", "stopped", "error"].forEach((name) => on(name, finish));

@@ -94,8 +94,25 @@ def test_it_has_no_serious_violation_on_any_page(lead: Person, indexed: str) -> 
     pages = ("/", "/repositories/", "/search/?q=cancel", "/dashboard/", "/evaluation/", "/account/tokens/")
     page.goto("/repositories/")
     readers = str(page.locator("a[href$='/settings/']").first.get_attribute("href"))
-    pages = (*pages, readers, "/repositories/organisations/")
-    for url in (*pages, shared, f"/evaluation/add/{message}/", "/admin/", "/admin/indexing/repository/"):
-        page.goto(url)
+    of_one = [readers.replace("settings", name) for name in ("settings", "files", "skipped")]
+    pages = (*pages, *of_one, "/repositories/organisations/", "/repositories/languages/", "/search/")
+    admin = (
+        "",
+        "indexing/repository/",
+        readers.replace("repositories", "indexing/repository")[1:],
+        "assistant/message/",
+    )
+    pages = (*pages, shared, f"/evaluation/add/{message}/", *(f"/admin/{place}" for place in admin))
+    for url in (*pages, f"/admin/assistant/message/{message}/change/", "/admin/indexing/goldenset/add/", "/not-there/"):
+        page.goto(url.replace("settings/", "change/") if url.startswith("/admin/") else url)
         problems += check(page, url)
+    page.goto("/")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    problems += check(page, "keys")
+    lead.context.clear_cookies()
+    page.goto("/sign-in/")
+    problems += check(page, "sign in")
+    lead.complaints[:] = [text for text in lead.complaints if "404 (Not Found)" not in text]
     assert not problems, "\n".join(problems)

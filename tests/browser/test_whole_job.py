@@ -54,6 +54,36 @@ def test_it_shows_words_one_by_one(lead: Person, indexed: str) -> None:
     assert len(lengths) >= 6
 
 
+_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((list) => window.shifts.push(...list.getEntries().filter((entry) => !entry.hadRecentInput)
+  .map((entry) => entry.value))).observe({type: "layout-shift", buffered: true});
+"""
+
+
+def test_it_moves_nothing_when_a_block_is_complete_and_checked(lead: Person, indexed: str) -> None:
+    page, model = lead.page, lead.server.model
+    page.add_init_script(_SHIFTS)
+    model.script = [
+        (200, {}, "They are cancelled in `cancel_order` [1], **once** only [1], not as in [77] WAIT or so.")
+    ]
+    ask(lead)
+    chips = page.locator(".tail .citation[data-state=pending]")
+    expect(chips).to_have_count(2)
+    expect(chips.first).to_contain_text("orders.py")
+    expect(chips.nth(1)).to_have_text("1")
+    assert page.locator(".tail code").inner_text() == "cancel_order"
+    assert page.locator(".tail strong").inner_text() == "once"
+    expect(page.locator(".tail")).to_contain_text("as in [77]")
+    places = [chips.nth(place).bounding_box() for place in range(2)]
+    model.go_on.set()
+    expect(page.locator(".prose:not([data-state])")).to_contain_text("or so")
+    model.go_on.clear()
+    verified = page.locator(".prose a.citation")
+    assert [verified.nth(place).bounding_box() for place in range(2)] == places
+    assert sum(page.evaluate("window.shifts")) < 0.01
+
+
 def test_it_resumes_after_a_reload_without_writing_anything_twice(lead: Person, indexed: str) -> None:
     lead.server.model.pause_seconds = 0.2
     asked_before = len([request for request in lead.server.model.requests if request.get("stream")])
