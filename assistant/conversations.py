@@ -219,6 +219,12 @@ def start_message(
     raise AssistantError("Too many questions arrived in this conversation at once. Ask again.")
 
 
+def is_used_up(request_id: uuid.UUID, user: User, question: str) -> bool:
+    """Whether a form was sent before with another question: a page that the browser kept is used for a second one."""
+    sent = Message.objects.filter(request_id=request_id, conversation__owner=user)
+    return sent.exclude(question=_clean(question).strip()).exists()
+
+
 def retry(message: Message) -> Message:
     """Queue a new attempt. A message that is still being answered stays as it is."""
     _requeue(message, trace={}, written="")

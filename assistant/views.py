@@ -77,13 +77,15 @@ def _accept(request: HttpRequest, conversation_id: uuid.UUID | None) -> Message 
     form = QuestionForm(request.POST)
     if not form.is_valid():
         return _refuse(request, form, "The form was not complete. Ask again.", conversation)
-    tokens = request.POST.getlist("scope")
+    tokens, request_id = request.POST.getlist("scope"), form.cleaned_data["request_id"]
     asked = read_question(form.cleaned_data["question"], tokens, _principal(request))
+    if conversations.is_used_up(request_id, _user(request), asked.question):
+        request_id = uuid.uuid4()
     try:
         return conversations.start_message(
             _user(request),
             asked.question,
-            request_id=form.cleaned_data["request_id"],
+            request_id=request_id,
             conversation=conversation,
             mode=form.cleaned_data["mode"] or "explain",
             scope=asked.scope,

@@ -351,6 +351,15 @@
     chip.append(flag, again ? "" : $(".mono", passage).textContent);
     return chip;
   }
+  function signedOut(article) {
+    const note = document.createElement("p"), link = document.createElement("a");
+    Object.assign(note, { className: "banner mt", role: "status", textContent: "You have been signed out. The answer is stored. " });
+    Object.assign(link, { className: "link", href: location.href, textContent: "Sign in to read it" });
+    note.append(link);
+    article.append(note);
+    $(".prose", article).removeAttribute("data-state");
+    delete body.dataset.answering;
+  }
   function stream(article) {
     if (article.dataset.connected) return;
     article.dataset.connected = "1";
@@ -368,16 +377,19 @@
       clearTimeout(quiet);
       quiet = setTimeout(again, 45000);
     }
-    function again() {
+    const look = () => fetch(article.dataset.final, { headers: { "HX-Request": "true" } }).catch(() => null);
+    async function again() {
       source.close();
       clearTimeout(quiet);
       if (!article.isConnected) return;
+      if (tries > 1 && (await look())?.redirected) { signedOut(article); return; }
       setTimeout(connect, Math.min(8000, 250 * 2 ** tries++));
     }
     async function finish() {
       source.close();
       clearTimeout(quiet);
-      const response = await fetch(article.dataset.final, { headers: { "HX-Request": "true" } }).catch(() => null);
+      const response = await look();
+      if (response?.redirected) { signedOut(article); return; }
       if (!response?.ok) { setTimeout(finish, 2000); return; }
       const html = await response.text();
       if (article.isConnected) keepEnd(() => {

@@ -533,6 +533,15 @@ def test_it_streams_to_readers_only(user_client: Client, answered: Message) -> N
     assert user_client.post(f"/m/{answered.pk}/events/").status_code == 405
 
 
+def test_it_keeps_a_second_question_from_a_page_that_the_browser_kept(
+    user_client: Client, started: list[uuid.UUID]
+) -> None:
+    form = question(question="The first?")
+    for asked in ("The first?", "The first?", "The second?"):
+        user_client.post("/ask/", form | {"question": asked})
+    assert sorted(Message.objects.values_list("question", flat=True)) == ["The first?", "The second?"]
+
+
 # --- what stands under and beside the answer
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Person, manage
+from tests.browser.conftest import Person, Server, manage
 from tests.browser.test_code import ask_and_wait
 from tests.browser.test_whole_job import TEXT, ask
 
@@ -66,7 +66,7 @@ def test_it_refuses_a_huge_paste_and_keeps_it(lead: Person, indexed: str) -> Non
     expect(page.locator("#composer-error")).to_contain_text("100,000 characters; at most 20,000")
     assert len(page.input_value("#q")) == 100_000
     expect(page.locator(".message--q")).to_have_count(1)
-    assert page.locator("#composer").bounding_box()["height"] < 500
+    assert page.locator("#composer").bounding_box()["height"] < 540  # the text 40 % of 900 px, the rest around it
     assert lead.complaints == [
         "Failed to load resource: the server responded with a status of 422 (Unprocessable Entity)"
     ]
@@ -130,6 +130,63 @@ def test_it_stays_readable_when_its_repository_is_removed(lead: Person, indexed:
     page.fill("#q", "And after 14 days?")
     page.press("#q", "Enter")
     wait_for_answers(page, 2)
+
+
+def test_it_grows_with_what_is_typed_up_to_a_part_of_the_window(lead: Person, indexed: str) -> None:
+    page = lead.page
+    page.goto("/")
+    heights = []
+    for lines in (1, 4, 8, 100):
+        page.fill("#q", "\n".join(["line"] * lines))
+        heights.append(page.locator("#q").bounding_box()["height"])
+    one, four, eight, most = heights
+    assert one < four < eight < most <= 0.4 * page.viewport_size["height"] + 1
+    assert page.locator("#composer").get_by_role("button", name="Ask", exact=True).is_visible()
+
+
+def test_it_keeps_both_questions_that_are_sent_from_one_page_with_the_back_button(lead: Person, indexed: str) -> None:
+    page = lead.page
+    for question in ("Sent first?", "Sent after going back?"):
+        ask(lead, question) if question == "Sent first?" else page.fill("#q", question)
+        if question != "Sent first?":
+            page.press("#q", "Enter")
+            page.wait_for_url("**/c/**")
+        wait_for_answers(page, 1)
+        expect(page.locator(".message--q")).to_contain_text(question)
+        page.go_back()
+        page.wait_for_url("**/")
+
+
+def test_it_shows_the_whole_conversation_to_who_comes_back_to_it(lead: Person, indexed: str) -> None:
+    ask_and_wait(lead)
+    page = lead.page
+    page.fill("#q", "And after 14 days?")
+    page.press("#q", "Enter")
+    wait_for_answers(page, 2)
+    page.goto("/search/")
+    page.go_back()
+    expect(page.locator(".message--q")).to_have_count(2)
+
+
+def test_it_says_so_when_its_reader_signed_out_in_mid_answer(lead: Person, indexed: str, server: Server) -> None:
+    context = lead.context.browser.new_context(base_url=server.url)
+    page, other = context.new_page(), context.new_page()
+    page.goto(server.link("lead"))
+    page.goto("/")
+    server.model.script = [(200, {}, "Orders are cancelled by number. HANG And refunded [1].")]
+    page.fill("#q", "How is an order cancelled?")
+    page.press("#q", "Enter")
+    expect(page.locator(".tail")).to_contain_text("by number")
+    other.goto("/")
+    other.get_by_role("button", name="Sign out").click()
+    server.model.go_on.set()
+    expect(page.get_by_role("status").filter(has_text="You have been signed out.")).to_be_visible(timeout=20_000)
+    server.model.go_on.clear()
+    expect(page.locator(".prose")).to_contain_text("Orders are cancelled by number.")
+    page.fill("#q", "Still there?")
+    page.press("#q", "Enter")
+    page.wait_for_url("**/sign-in/**")
+    context.close()
 
 
 _SOURCES = """
