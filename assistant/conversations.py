@@ -420,13 +420,15 @@ def events_after(message_id: uuid.UUID, attempt: int, sequence: int) -> list[Eve
 
 def ending_event(message_id: uuid.UUID, attempt: int, sequence: int) -> list[Event]:
     """What lets a reader that has seen everything up to `sequence` stop: nothing while the attempt still runs."""
-    message = Message.objects.filter(pk=message_id).only("state", "attempt").first()
+    message = Message.objects.filter(pk=message_id).only("state", "attempt", "error").first()
     if message is None or message.attempt != attempt:
         return [Event(sequence + 1, "error", {"text": "This answer was deleted or replaced. Reload the page."})]
     if not message.finished:
         return []
     last = AnswerEvent.objects.filter(message_id=message_id, attempt=attempt).order_by("sequence").last()
-    return [Event(last.sequence, last.name, last.data)] if last is not None else []
+    if last is None:  # removed with age, see retention.py
+        return [Event(sequence + 1, message.state, {"text": message.error})]
+    return [Event(last.sequence, last.name, last.data)]
 
 
 def abandon(message: Message) -> None:

@@ -232,7 +232,7 @@ def conversation(request: HttpRequest, conversation_id: uuid.UUID) -> HttpRespon
 
 @require_GET
 def search_conversations(request: HttpRequest) -> HttpResponse:
-    query = request.GET.get("q", "").strip()
+    query = request.GET.get("q", "").replace("\0", "").strip()  # PostgreSQL refuses it
     groups = conversation_groups(request, query)
     return render(request, "base.html#conversations", {"sidebar_conversations": groups, "conversation_query": query})
 

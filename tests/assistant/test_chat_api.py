@@ -142,6 +142,17 @@ async def test_it_replays_no_text_to_a_token_that_lost_the_right_to_its_sources(
         assert [json.loads(line)["event"] for line in await lines_of(response)] == ["message", "done"]
 
 
+@pytest.mark.parametrize("accept", ["application/json", "application/jsonl", "text/event-stream"])
+async def test_it_ends_for_an_answer_whose_steps_were_removed_with_age(
+    accept: str, api: ApiClient, answered: Message
+) -> None:
+    await answered.events.all().adelete()
+    address = f"/api/v1/messages/{answered.pk}/events"
+    response = await AsyncClient().get(address, headers=api.authorization | {"accept": accept})
+    whole = response.content.decode() if accept == "application/json" else "\n".join(await lines_of(response))
+    assert "In `sign` [1]." in whole
+
+
 async def test_it_gives_no_answer_to_a_token_that_was_revoked_while_it_waited(api: ApiClient, scripted: Any) -> None:
     scripted.before = lambda: tokens.revoke(api.token)
     response = await ask(api, {"question": "How is it signed?"})

@@ -80,6 +80,12 @@ def test_it_stores_one_message_for_a_double_click(user_client: Client, started: 
     assert Message.objects.count() == 1
 
 
+@pytest.mark.services
+@pytest.mark.parametrize(("address", "status"), [("/c/?q=a%00b", 200), ("/s/a%00b/", 404), ("/search/?q=a%00b", 200)])
+def test_it_takes_characters_that_postgresql_refuses(user_client: Client, address: str, status: int) -> None:
+    assert user_client.get(address).status_code == status
+
+
 def test_it_takes_no_request_id_that_is_made_from_a_name(user_client: Client, started: list[Any]) -> None:
     """Those of the API and of Slack are: whoever guesses one must not be able to take it first."""
     guessed = uuid.uuid5(uuid.NAMESPACE_URL, "token:1:nightly")
