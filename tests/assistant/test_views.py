@@ -568,6 +568,15 @@ def test_it_says_which_model_answers_and_where(
     assert f"Answers by qwen {sentence}" in page
 
 
+def test_it_says_how_to_add_a_model_where_there_is_none(user_client: Client, user: User) -> None:
+    address = reverse("conversation", args=[make_conversation(user).pk])
+    page = user_client.get(address).content.decode()
+    assert "<code>LLM_MODEL</code>" in page
+    assert reverse("admin:llm_test") not in page
+    User.objects.update(is_staff=True, is_superuser=True)
+    assert reverse("admin:llm_test") in user_client.get(address).content.decode()
+
+
 def test_it_offers_a_search_where_an_answer_cites_nothing(user_client: Client, answered: Message) -> None:
     address = reverse("conversation", args=[answered.conversation_id])
     assert b"Search the code for this" not in user_client.get(address).content
