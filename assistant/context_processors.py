@@ -35,6 +35,7 @@ def interface(request: HttpRequest) -> dict[str, Any]:  # Any: a template contex
         "slack_configured": slack.configured(),
         "single_sign_on": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
         "model_place": SimpleLazyObject(lambda: llm.model_place() if llm.configured() else None),
+        "reranker_place": SimpleLazyObject(llm.reranker_place),
     }
 
 

@@ -351,6 +351,15 @@ SEARCH_CANDIDATES_PER_QUERY = _number("SEARCH_CANDIDATES_PER_QUERY", 50)
 SEARCH_MINIMUM_COSINE = _decimal("SEARCH_MINIMUM_COSINE", 0.2)  # (1 + cosine) / 2 = 0.6
 SIMILAR_MINIMUM_COSINE = _decimal("SIMILAR_MINIMUM_COSINE", 0.4)  # of "find similar code"
 RERANK_CANDIDATES = _number("RERANK_CANDIDATES", 20)
+# Empty: LLM_MODEL judges. "local/" and a folder: a cross-encoder of this machine. Else a name for litellm's rerank().
+RERANK_MODEL = _text("RERANK_MODEL")
+RERANK_API_BASE = _text("RERANK_API_BASE")
+RERANK_API_KEY = _text("RERANK_API_KEY")
+if RERANK_MODEL and not RERANK_MODEL.startswith("local/") and not RERANK_API_BASE:
+    raise ImproperlyConfigured(
+        f"RERANK_MODEL is {RERANK_MODEL}: set RERANK_API_BASE to the address that passages of code may be sent to, or "
+        "use a cross-encoder of this machine: local/ and its folder."
+    )
 RERANK_TRUST = _decimal("RERANK_TRUST", 0.05)  # share of the best score that a grade of the model is worth
 EVIDENCE_PASSAGES = _number("EVIDENCE_PASSAGES", 8)
 

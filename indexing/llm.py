@@ -41,6 +41,7 @@ BACKOFF_SECONDS = 0.5  # doubled with each attempt, with jitter
 MAX_BACKOFF_SECONDS = 8.0
 MAX_RETRY_AFTER_SECONDS = 60.0  # a server that asks for more gets its next request after this
 IDLE_SECONDS = 30.0  # a stream that pauses longer between two parts is taken for dead
+LOCAL_RERANKER = "local/"  # a cross-encoder of this machine, not a provider's model
 MAX_STREAM_TIMEOUTS = 5  # a whole stream may last this many times its time-out
 
 Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": ...}
@@ -107,6 +108,14 @@ def model_place() -> ModelPlace:
     base = settings.LLM_API_BASE or _DEFAULT_BASES.get(_provider(name), "")
     host = (urlsplit(base if "://" in base else f"//{base}").hostname or "") if base else ""
     return ModelPlace(name=name, host=host or _provider(name), local=_is_local(host))
+
+
+def reranker_place() -> ModelPlace | None:
+    """Where RERANK_MODEL gets the passages; None when LLM_MODEL or this machine re-ranks."""
+    if not settings.RERANK_MODEL or settings.RERANK_MODEL.startswith(LOCAL_RERANKER):
+        return None
+    host = urlsplit(settings.RERANK_API_BASE).hostname or settings.RERANK_API_BASE
+    return ModelPlace(name=settings.RERANK_MODEL, host=host, local=_is_local(host))
 
 
 def warm_up() -> None:
@@ -176,6 +185,47 @@ def structured(
         fields = ", ".join(sorted({".".join(map(str, problem["loc"])) or "(all)" for problem in error.errors()}))
         # From None: pydantic's message quotes the reply.
         raise LLMBadReply(f"The model's reply does not fit {schema.__name__}: {fields}.") from None
+
+
+def relevances(
+    question: str, passages: Sequence[str], *, timeout_seconds: float, user_id: int | None = None
+) -> dict[int, float]:
+    """How well passages answer the question, by RERANK_MODEL at its provider: position -> score, higher is better.
+
+    Positions that the reply leaves out are missing. Raises LLMRefused, LLMUnavailable, LLMBadReply.
+    """
+    litellm = _litellm()
+    place = reranker_place()
+    row = LLMCall(purpose=LLMCall.Purpose.RERANK, model=settings.RERANK_MODEL, user_id=user_id)
+    request = {
+        "model": settings.RERANK_MODEL,
+        "query": question,
+        "documents": list(passages),
+        "api_base": settings.RERANK_API_BASE,
+        "api_key": settings.RERANK_API_KEY or "none",  # else a key in the environment would go to this host
+        "return_documents": False,
+        "max_retries": 0,
+    }
+    started = time.monotonic()
+    try:
+        response = _attempt(
+            lambda seconds: _within(seconds, lambda: litellm.rerank(**request, timeout=seconds)), timeout_seconds, place
+        )
+        scores = {int(result["index"]): float(result["relevance_score"]) for result in response.results or ()}
+        scores = {position: score for position, score in scores.items() if 0 <= position < len(passages)}
+        if not scores:
+            raise LLMBadReply("The re-ranking model scored none of the passages.")
+        row.prompt_tokens = sum(count_tokens(passage) for passage in passages)
+        return scores
+    except (KeyError, TypeError, ValueError):
+        row.error = LLMBadReply.__name__
+        raise LLMBadReply("The re-ranking model's reply cannot be read.") from None
+    except LLMError as error:
+        row.error = type(error).__name__
+        raise
+    finally:
+        row.milliseconds = _milliseconds_since(started)
+        _save(row)
 
 
 async def stream(
@@ -322,8 +372,8 @@ def _within(seconds: float, call: Callable[[], Reply]) -> Reply:
     return future.result(timeout=seconds + 0.5)  # the client's own time-out comes first and frees the connection
 
 
-def _attempt(call: Callable[[float], Reply], timeout_seconds: float) -> Reply:
-    """`call(seconds left)` until it works, cannot work, or the time is up."""
+def _attempt(call: Callable[[float], Reply], timeout_seconds: float, reranker: ModelPlace | None = None) -> Reply:
+    """`call(seconds left)` until it works, cannot work, or the time is up. `reranker`: who is called then."""
     deadline = time.monotonic() + timeout_seconds
     for attempt in range(1, MAX_ATTEMPTS + 1):
         try:
@@ -332,7 +382,7 @@ def _attempt(call: Callable[[float], Reply], timeout_seconds: float) -> Reply:
             wait = _retry_wait(error, attempt, deadline)
             if wait is None:
                 # From None: the provider's message may quote the prompt or the key.
-                raise _explained(error, timeout_seconds) from None
+                raise _explained(error, timeout_seconds, reranker) from None
         time.sleep(wait)
     raise AssertionError("the last attempt returns or raises")
 
@@ -477,16 +527,17 @@ class _ThoughtFilter:
 # What went wrong.
 
 
-def _explained(error: BaseException, seconds: float) -> LLMError:
+def _explained(error: BaseException, seconds: float, reranker: ModelPlace | None = None) -> LLMError:
     """The error as a sentence with the way out. Nothing of the provider's own message is repeated."""
     if isinstance(error, LLMError):
         return error
-    place = model_place()
-    where = f"The language model at {place.host}"
+    place = reranker or model_place()
+    where = f"The {'re-ranking' if reranker else 'language'} model at {place.host}"
+    its = "RERANK" if reranker else "LLM"
     status = _status(error)
     if "LLM Provider NOT provided" in str(error):
         return LLMRefused(
-            f"LLM_MODEL is {place.name!r}, which names no provider; write for example openai/{place.name}."
+            f"{its}_MODEL is {place.name!r}, which names no provider; write for example openai/{place.name}."
         )
     if type(error).__name__ == "ContextWindowExceededError":
         return LLMRefused(f"{where} refused a prompt longer than its window: set LLM_CONTEXT_TOKENS to its real size.")
@@ -495,21 +546,22 @@ def _explained(error: BaseException, seconds: float) -> LLMError:
     if type(error).__name__ == "MidStreamFallbackError":
         return LLMUnavailable(f"{where} broke off in the middle of its reply: try again.")
     if _is_network(error):
-        return LLMUnavailable(f"{where} could not be reached: check that it runs, and LLM_API_BASE.")
+        return LLMUnavailable(f"{where} could not be reached: check that it runs, and {its}_API_BASE.")
     match status:
         case 401 | 403:
-            return LLMRefused(f"{where} answered {status} (access refused): set LLM_API_KEY to a valid key.")
+            return LLMRefused(f"{where} answered {status} (access refused): set {its}_API_KEY to a valid key.")
         case 402:
-            return LLMRefused(f"{where} answered 402 (payment required): check the account of LLM_API_KEY.")
+            return LLMRefused(f"{where} answered 402 (payment required): check the account of {its}_API_KEY.")
         case 404:
-            return LLMRefused(f"{where} answered 404 (not found): check LLM_MODEL ({place.name}) and LLM_API_BASE.")
+            return LLMRefused(f"{where} answered 404 (not found): check {its}_MODEL ({place.name}) and {its}_API_BASE.")
         case 429:
             return LLMUnavailable(f"{where} answered 429 (too many requests): try again later.")
         case int() if 400 <= status < 500:
-            return LLMRefused(f"{where} answered {status} (bad request): check LLM_MODEL and LLM_CONTEXT_TOKENS.")
+            also = "" if reranker else " and LLM_CONTEXT_TOKENS"
+            return LLMRefused(f"{where} answered {status} (bad request): check {its}_MODEL{also}.")
         case int():
             return LLMUnavailable(f"{where} answered {status} (its own error): try again later.")
-    return LLMUnavailable(f"{where} failed with {type(error).__name__}: check LLM_MODEL and LLM_API_BASE.")
+    return LLMUnavailable(f"{where} failed with {type(error).__name__}: check {its}_MODEL and {its}_API_BASE.")
 
 
 def _status(error: BaseException) -> int | None:

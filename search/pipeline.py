@@ -24,7 +24,7 @@ from indexing.access import Principal
 from indexing.context import shorten_path
 from indexing.errors import EmbeddingError, VectorsUnavailable
 from indexing.index_format import ModelInfo
-from search import catalogue
+from search import catalogue, reranking
 from search.copies import Copies
 from search.corpus import Corpus, Source
 from search.errors import EmptyQuestion
@@ -34,7 +34,6 @@ from search.planning import Turn, basic_plan, needs_model, plan
 from search.ranking import Ranked, rank
 from search.readable import Library, open_chosen, readable
 from search.repo_selection import choose
-from search.reranking import rerank
 from search.results import (
     Dropped,
     Hit,
@@ -153,7 +152,7 @@ def search(
         ranked = replace(ranked, hits=_with_frames_first(pasted, ranked.sources, scope, ranked.hits))
     hits: tuple[Hit, ...] = ranked.hits[:limit]
     dropped: tuple[Dropped, ...] = ()
-    if with_llm and ranked.hits:
+    if use_llm and reranking.configured() and ranked.hits:
         hits, dropped = _rerank(question, ranked.hits, limit, principal, clock, notices)
     if first_plan.notice:
         notices.insert(0, first_plan.notice)
@@ -406,10 +405,11 @@ def _rerank(
     question: str, candidates: Sequence[Hit], limit: int, principal: Principal, clock: _Clock, notices: list[str]
 ) -> tuple[tuple[Hit, ...], tuple[Dropped, ...]]:
     shown = candidates[: settings.RERANK_CANDIDATES]
-    begun = clock.begin("rerank", llm=True)
-    result = rerank(question, shown, read_snippets(shown), keep=limit, user_id=principal.user_id)
+    by_llm = not settings.RERANK_MODEL
+    begun = clock.begin("rerank", llm=by_llm)
+    result = reranking.rerank(question, shown, read_snippets(shown), keep=limit, user_id=principal.user_id)
     failed = result.state in ("failed", "partial")
-    clock.end("rerank", begun, llm=True, state="failed" if failed else "done", note=result.notice or result.state)
+    clock.end("rerank", begun, llm=by_llm, state="failed" if failed else "done", note=result.notice or result.state)
     if result.notice:
         notices.append(result.notice)
     return result.hits, result.dropped

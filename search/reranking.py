@@ -1,9 +1,10 @@
-"""Hits and their code -> the hits in an order that heeds a language model's grades.
+"""Hits and their code -> the hits in an order that heeds a language model's grades, or a re-ranking model's scores.
 
 The model sees numbered passages and answers with grades. A grade is added to the search score, so it decides between
 near equals and cannot overturn what search is sure of: models err, and more often than search does about its first
 hit. What a reply does not say, or says in a way that cannot be read, changes nothing for a hit. A judge that drops
-everything is not followed.
+everything is not followed. A re-ranking model (RERANK_MODEL) gives scores on a scale of its own: the best passage gets
+the top grade, the worst the least that drops nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from django.conf import settings
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
 from indexing import llm
-from indexing.errors import LLMBadReply, LLMError
+from indexing.errors import EmbeddingError, LLMBadReply, LLMError
 from indexing.masking import mask_secrets
+from search import cross_encoder
 from search.questions import clean, shortened
 from search.results import Dropped, Hit
 
@@ -49,12 +51,18 @@ class Reranked:
     notice: str
 
 
+def configured() -> bool:
+    return bool(settings.RERANK_MODEL) or llm.configured()
+
+
 def rerank(
     question: str, hits: Sequence[Hit], snippets: Sequence[str], *, keep: int, user_id: int | None = None
 ) -> Reranked:
     """`snippets` is aligned with `hits`: the code of each. Never raises."""
-    if not llm.configured() or len(hits) < 2:
+    if not configured() or len(hits) < 2:
         return _unchanged(hits, keep, "skipped", "")
+    if settings.RERANK_MODEL:
+        return _scored(question, hits, snippets, keep, user_id)
     passages = _fitting_passages(question, hits, snippets)
     if len(passages) < 2:
         notice = "LLM_CONTEXT_TOKENS is too small to re-rank: the search order is shown."
@@ -66,6 +74,34 @@ def rerank(
     except LLMError as error:
         return _unchanged(hits, keep, "failed", f"{error} The results are not re-ranked.")
     return _merged(hits, judgements, keep)
+
+
+def _scored(question: str, hits: Sequence[Hit], snippets: Sequence[str], keep: int, user_id: int | None) -> Reranked:
+    """By RERANK_MODEL. Nothing is dropped: its scores say what fits better, not what does not fit at all."""
+    passages = [
+        f"{_label(hit)}\n{mask_secrets(snippet)[:MAX_CODE_CHARS]}" for hit, snippet in zip(hits, snippets, strict=True)
+    ]
+    asked = shortened(question.strip())
+    try:
+        if settings.RERANK_MODEL.startswith(llm.LOCAL_RERANKER):
+            scores = cross_encoder.relevances(asked, passages)
+        else:
+            seconds = settings.LLM_RERANK_TIMEOUT_SECONDS
+            scores = llm.relevances(asked, passages, timeout_seconds=seconds, user_id=user_id)
+    except (LLMError, EmbeddingError) as error:
+        return _unchanged(hits, keep, "failed", f"{error} The results are not re-ranked.")
+    verdict = blend([hit.score for hit in hits], _as_grades(scores), trust=settings.RERANK_TRUST)
+    return Reranked(tuple(hits[position] for position in verdict.order)[:keep], (), "done", "")
+
+
+def _as_grades(scores: Mapping[int, float]) -> dict[int, float]:
+    """Scores on any scale -> grades from IRRELEVANT_BELOW to TOP_GRADE, best first; UNGRADED when all are equal."""
+    low, high = min(scores.values()), max(scores.values())
+    order = sorted(scores, key=lambda position: (-scores[position], position))
+    if high <= low:
+        return dict.fromkeys(order, UNGRADED)
+    share = (TOP_GRADE - IRRELEVANT_BELOW) / (high - low)
+    return {position: IRRELEVANT_BELOW + share * (scores[position] - low) for position in order}
 
 
 def _unchanged(hits: Sequence[Hit], keep: int, state: str, notice: str) -> Reranked:

@@ -12,7 +12,7 @@ from indexing.access import Principal
 from indexing.errors import EmbeddingError
 from indexing.index_format import MANIFEST
 from indexing.models import Repository
-from search import pipeline
+from search import pipeline, reranking
 from search.errors import EmptyQuestion
 from search.pipeline import search
 from search.results import QueryPlan, Scope, Stage
@@ -177,7 +177,7 @@ def test_it_shows_a_first_ranking_while_the_model_plans(
     settings.LLM_MODEL = "scripted"
     made = QueryPlan("take an item from stock", source="llm")
     monkeypatch.setattr(pipeline, "plan", lambda *args, **options: made)
-    monkeypatch.setattr(pipeline, "rerank", lambda question, hits, *args, **options: _as_they_are(hits))
+    monkeypatch.setattr(reranking, "rerank", lambda question, hits, *args, **options: _as_they_are(hits))
     first: list[str] = []
     result = search(
         "how is an order refunded",
@@ -195,7 +195,7 @@ def test_it_says_when_the_models_plan_could_not_be_used(
     settings.LLM_MODEL = "scripted"
     basic = QueryPlan("cancel_order", notice="The model did not return a valid plan.")
     monkeypatch.setattr(pipeline, "plan", lambda *args, **options: basic)
-    monkeypatch.setattr(pipeline, "rerank", lambda question, hits, *args, **options: _as_they_are(hits))
+    monkeypatch.setattr(reranking, "rerank", lambda question, hits, *args, **options: _as_they_are(hits))
     result = search("how is an order refunded", principal=OPERATOR)
     plan_stage = next(stage for stage in result.trace.stages if stage.name == "plan")
     assert (plan_stage.state, plan_stage.llm) == ("failed", True)
