@@ -16,6 +16,7 @@ import http.client
 import json
 import os
 import sys
+import time
 import urllib.error
 import urllib.request
 import uuid
@@ -24,7 +25,8 @@ from typing import Any
 
 FAILED, WRONG_USE = 1, 2
 TIMEOUT_SECONDS = 120  # without a sign of life; the server sends one every ten seconds
-RESUMES = 3  # of a stream that broke
+RESUMES = 5  # of a stream that broke
+WAIT_SECONDS = 1.0  # before the first; twice as long before each other one, so that a server may start again meanwhile
 OTHER_SERVER = "The reply is none of the API. Is this the address of the server itself?"
 MODES = ("explain", "how-to", "fix", "diagram")
 
@@ -37,6 +39,10 @@ class Failed(Exception):
     def __init__(self, text: str, status: int = FAILED) -> None:
         super().__init__(text)
         self.status = status
+
+
+class Unreachable(Failed):
+    """Nobody listens there, at the moment at least."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,6 +93,9 @@ class _Server:
                         if name == "message":
                             path = f"/messages/{event['data']['message_id']}/events"
                         yield event
+            except Unreachable:
+                if attempt in (0, RESUMES):
+                    raise
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if attempt == RESUMES:
                     raise Failed(f"The connection broke ({type(error).__name__}); the answer goes on there.") from error
@@ -94,6 +103,7 @@ class _Server:
                 return
             if path.startswith("/messages/"):
                 request = ("GET", f"{path}?after={sequence}", None)
+            time.sleep(WAIT_SECONDS * 2**attempt)
 
     def _open(self, method: str, path: str, body: Json | None, headers: dict[str, str]) -> Any:  # Any: a response
         request = urllib.request.Request(  # noqa: S310  # the address was checked
@@ -107,7 +117,7 @@ class _Server:
         except urllib.error.HTTPError as error:
             raise _refused(error) from None
         except urllib.error.URLError as error:
-            raise Failed(f"The server cannot be reached: {error.reason}.") from None
+            raise Unreachable(f"The server cannot be reached: {error.reason}.") from None
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

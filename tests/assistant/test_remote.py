@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 from django.contrib.auth.models import User
@@ -38,6 +39,14 @@ class Fake:
         self.replies: list[tuple[int, list[Any]]] = []
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.address = ""
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits that were asked for, in seconds."""
+    waits: list[float] = []
+    monkeypatch.setattr("assistant.remote.time.sleep", waits.append)
+    return waits
 
 
 @pytest.fixture
@@ -128,8 +137,28 @@ def test_it_asks_again_under_the_same_key_when_nothing_came(fake: Fake) -> None:
     assert first == second
 
 
+def test_it_waits_for_a_server_that_starts_again(
+    fake: Fake, no_waiting: list[float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.replies = [
+        (200, [event(0, "message", message_id="m1"), event(3, "text", text="So "), None]),
+        (200, [event(3, "message", message_id="m1"), event(7, "text", text="[1]."), event(8, "answer", **ANSWER)]),
+    ]
+    opened, refusals = remote._opener.open, [URLError("refused"), URLError("refused")]
+
+    def open_later(request: Any, timeout: float) -> Any:
+        if no_waiting and refusals:
+            raise refusals.pop()
+        return opened(request, timeout=timeout)
+
+    monkeypatch.setattr(remote._opener, "open", open_later)
+    assert run(fake, "ask", "How?") == 0
+    assert capsys.readouterr().out.startswith("So [1].\n")
+    assert no_waiting == [1, 2, 4]
+
+
 def test_it_gives_up_a_stream_that_always_breaks(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-    fake.replies = [(200, [None])] * 4
+    fake.replies = [(200, [None])] * 6
     assert run(fake, "ask", "How?") == 1
     assert "broke" in capsys.readouterr().err
 
