@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import shutil
 import time
 from collections import Counter
@@ -24,7 +25,8 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from indexing import embedding, git, leases, progress, queueing, sharing
-from indexing.collecting import Collected, collect, display
+from indexing.collecting import Collected, OnEntry, collect, display
+from indexing.collecting_beside import Done, Tree, collect_beside
 from indexing.compacting import compact
 from indexing.describing import DescribeBudget
 from indexing.description_parts import describe_segments, with_descriptions
@@ -81,6 +83,7 @@ FIRST_SLICE = 100  # descriptions
 TURN_SECONDS, TURN_FACTOR = 300.0, 10
 LOOK_SECONDS = 5.0  # between two looks at the queue
 NAMED_FILES = 5  # in a warning
+FILES_FOR_TWO = 1_000  # the second process takes a second to start
 
 log = logging.getLogger(__name__)
 
@@ -426,19 +429,16 @@ class _Build:
         self.progress.start(Index.Step.CHUNK)
         self.recorder = SkipRecorder(index, keep=self.update is not None)
 
-        def on_entry(entry: SourceFile | SkippedEntry, collected: Collected) -> None:
+        def on_entry(entry: SourceFile | SkippedEntry, chunks: int) -> None:
             self.check()
             if isinstance(entry, SkippedEntry):
                 self.recorder.add(entry)
             index.files_done += 1
-            index.chunks_known = kept + collected.chunks
+            index.chunks_known = kept + chunks
             self.progress.at(display(entry.path))
 
         collected = Collected()
-        pieces = collect(
-            self.entries(), directory=self.directory, index_id=index.pk, suspects=self.suspects, on_entry=on_entry
-        )
-        for collected in pieces:
+        for collected in self._pieces(on_entry):
             done = index.files_done / index.files_known if index.files_known else 1.0
             self.manifest = replace(
                 self.manifest, segments=tuple(collected.segments), coverage=Coverage(lexical=round(done, 4))
@@ -454,6 +454,36 @@ class _Build:
         self.manifest = replace(self.manifest, coverage=Coverage(lexical=1.0), profile=_profile(collected))
         self._warn_about(collected)
         return collected
+
+    def _pieces(self, on_entry: OnEntry) -> Iterator[Collected]:
+        """Two processes where that is worth starting one; an update is read in this one."""
+        index = self.index
+        if self.update is not None or index.files_known < FILES_FOR_TWO or (os.cpu_count() or 1) < 2:
+            return collect(
+                self.entries(), directory=self.directory, index_id=index.pk, suspects=self.suspects, on_entry=on_entry
+            )
+
+        def on_done(done: Done, chunks: int) -> None:
+            for entry in done.skipped:
+                self.recorder.add(entry)
+            index.files_done += done.files
+            index.chunks_known = chunks
+
+        return collect_beside(
+            Tree(
+                self.mirror_path,
+                index.commit,
+                self.repository.file_limit,
+                self.repository.file_rules,
+                self.directory,
+                index.pk,
+            ),
+            git.list_tree(self.mirror_path, index.commit),
+            suspects=self.suspects,
+            on_entry=on_entry,
+            on_done=on_done,
+            check=self.check,
+        )
 
     def _kept_chunks(self) -> int:
         """Chunks of files that did not change."""

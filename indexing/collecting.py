@@ -29,6 +29,8 @@ FIRST_SEGMENT_CHUNKS = 5_000  # two or three seconds of parsing
 LARGEST_SEGMENT_CHUNKS = 10_000  # about 40 MB while it is written; many of them are merged when all are there
 SEGMENT_GROWTH = 2
 
+OnEntry = Callable[[SourceFile | SkippedEntry, int], None]
+
 log = logging.getLogger(__name__)
 
 
@@ -45,6 +47,20 @@ class Collected:
     languages: Counter[str] = field(default_factory=Counter)  # language -> chunks
     names: TermCounter = field(default_factory=TermCounter)
     readme: ReadmeSpan | None = None
+    readme_at: int = 0  # range of the tree that it is in
+
+    def add(self, other: Collected, *, position: int) -> None:
+        """Also what another range of the same tree gave, in whatever order they come."""
+        self.segments += other.segments
+        self.files += other.files
+        self.chunks += other.chunks
+        self.skipped.update(other.skipped)
+        self.fallbacks.update(other.fallbacks)
+        self.failed += other.failed
+        self.languages.update(other.languages)
+        self.names.merge(other.names)
+        if other.readme is not None and (self.readme is None or position < self.readme_at):
+            self.readme, self.readme_at = other.readme, position
 
 
 def collect(
@@ -53,9 +69,13 @@ def collect(
     directory: Path,
     index_id: int,
     suspects: Suspects,
-    on_entry: Callable[[SourceFile | SkippedEntry, Collected], None],
+    on_entry: OnEntry,
+    segments_before: int = 0,
 ) -> Iterator[Collected]:
-    """Yields the same growing `Collected` after each finished segment; the last time when all entries are done."""
+    """Yields the same growing `Collected` after each finished segment; the last time when all entries are done.
+
+    `on_entry` hears of each file and of how many chunks there are so far.
+    """
     collected = Collected()
     writer: SegmentWriter | None = None
     for entry in entries:
@@ -69,8 +89,8 @@ def collect(
             elif not _add_file(writer, entry, collected, suspects):
                 entry = SkippedEntry(entry.path, SkipReason.FAILED, "the log says why")  # noqa: PLW2901
                 collected.skipped[entry.reason.value] += 1
-        on_entry(entry, collected)
-        if writer is not None and writer.chunks >= _segment_limit(len(collected.segments)):
+        on_entry(entry, collected.chunks)
+        if writer is not None and writer.chunks >= _segment_limit(segments_before + len(collected.segments)):
             suspects.rest()
             collected.segments.append(writer.finish())
             writer = None

@@ -94,8 +94,16 @@ class TermCounter:
         """The names of one file's definitions."""
         found = {term for name in names for term in terms(name)} - STOP_WORDS
         self._files.update(term for term in found if len(term) >= MINIMUM_TERM_CHARS)
+        self._let_go()
+
+    def _let_go(self) -> None:
         if len(self._files) > self.MAXIMUM:
             self._files = Counter(dict(self._files.most_common(self.MAXIMUM // 2)))
+
+    def merge(self, other: TermCounter) -> None:
+        """Also what was counted in other files."""
+        self._files.update(other._files)
+        self._let_go()
 
     def top(self) -> tuple[str, ...]:
         """Most frequent first, ties in alphabetical order."""

@@ -30,6 +30,7 @@ ARM_SECONDS = 1.0  # between two times the watchdog is set: it costs a thread
 DEATHS = 2
 PARDONS = 20  # so many different files may end a build's process without being counted as attempts
 RECORD_BYTES = 64
+NOTE = "reading"
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +44,25 @@ class Suspects:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._list = folder / "suspects"
-        self._note = folder / "reading"
+        self._note = folder / NOTE
         self._armed_at = 0.0
-        died_at = self._note.read_text(errors="replace").strip() if self._note.exists() else ""
-        if died_at:
-            with self._list.open("a") as file:
-                file.write(f"{died_at}\n")
+        died_at = self._noted(self._note)
         self._deaths = Counter(self._list.read_text().split() if self._list.exists() else ())
         self.is_new = bool(died_at) and self._deaths[died_at] == 1 and len(self._deaths) <= PARDONS
         self._descriptor = os.open(self._note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
+    def blame(self, note: Path) -> None:
+        """Another process that parsed for the same build has ended: the file that it noted is suspect as well."""
+        if died_at := self._noted(note):
+            self._deaths[died_at] += 1
+
+    def _noted(self, note: Path) -> str:
+        """The file in a note, which is added to the list; empty when nothing was being read."""
+        died_at = note.read_text(errors="replace").strip() if note.exists() else ""
+        if died_at:
+            with self._list.open("a") as file:
+                file.write(f"{died_at}\n")
+        return died_at
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -190,6 +191,7 @@ def source_of(path: bytes, blob_id: str, raw: bytes) -> SourceFile | SkippedEntr
     return _read_text(path, blob_id, raw)
 
 
+@lru_cache(maxsize=1)  # a large tree is walked range by range
 def _read_rules(mirror_path: Path, commit: str, chosen: str) -> PathRules:
     """Read first, because a folder's rules also bind files that Git lists before them."""
     found = list(named_blobs(mirror_path, commit, RULE_FILES | {MODULES_NAME}))
