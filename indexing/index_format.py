@@ -16,7 +16,6 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
-import math
 import mmap
 import re
 from collections.abc import Iterator
@@ -426,7 +425,8 @@ def _mapped(path: Path, *, random: bool) -> NDArray[Any]:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if random:
         mapped.madvise(mmap.MADV_RANDOM)
-    return np.frombuffer(mapped, dtype, math.prod(shape), HEADER_BYTES).reshape(shape)
+    # Not `frombuffer`: behind its arrays `release_pages` finds a view instead of the map.
+    return np.ndarray(shape, dtype, buffer=mapped, offset=HEADER_BYTES)
 
 
 # The first version of NumPy's format, with the usual length of header, of an array without fields.

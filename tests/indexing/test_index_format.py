@@ -13,14 +13,17 @@ from hypothesis import strategies as st
 from indexing.chunking import Chunk, ChunkedFile
 from indexing.errors import DamagedIndex, UnsupportedFormat
 from indexing.index_format import (
+    FILE_DTYPE,
     FileRecord,
     Manifest,
     ModelInfo,
+    PartFolder,
     Postings,
     Segment,
     SegmentInfo,
     open_index,
     read_manifest,
+    release_pages,
     verify,
 )
 from indexing.index_writing import (
@@ -307,3 +310,21 @@ def test_it_replaces_rows_as_if_they_had_been_so_from_the_start(
         assert found is not None
         for name in ("hashes", "starts", "rows", "freqs", "lengths"):
             assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+
+
+@pytest.mark.parametrize("name", ["vectors.code.bits", "files"])  # a plain array, and one of records
+def test_it_gives_the_pages_of_a_part_back(tmp_path: Path, name: str) -> None:
+    parts = PartWriter(tmp_path, folder="one")
+    parts.add(name, np.ones(2**20, dtype=np.uint64 if name != "files" else FILE_DTYPE))
+    array = PartFolder(parts.path, parts.parts).array(name)
+    assert array[:: 2**9].sum() == 2**11 if name != "files" else array["lines"].sum() == 2**20
+    assert _resident(parts.path) > 1_000
+    release_pages(array)
+    assert _resident(parts.path) == 0
+
+
+def _resident(folder: Path) -> int:
+    """Kilobytes of files in this folder that this process has mapped and in memory."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    mine = [at for at, line in enumerate(lines) if f" {folder}/" in line]
+    return sum(int(line.split()[1]) for at in mine for line in lines[at : at + 5] if line.startswith("Rss:"))
