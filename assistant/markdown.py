@@ -97,19 +97,20 @@ def render_next(block: str, chips: Mapping[int, Chip], mentioned: set[int]) -> S
 def chip_html(number: int, chip: Chip | None, *, short: bool = False) -> str:
     """A citation. `short`: the number alone, for later mentions of the same passage."""
     flag = f'<span class="flag">{number}</span>'
+    name = "citation citation--short" if short else "citation"
     if chip is None or not chip.href:
         label = "" if chip is None or short else visible(chip.label)
         state = "removed" if chip is not None and chip.state == "removed" else "broken"
         title = "This citation could not be verified." if chip is None or chip.state == "broken" else chip.title
         title += " Its repository was removed, so the passage no longer opens." if state == "removed" else ""
         attributes = f'data-state="{state}" data-n="{number}" title="{_attribute(title)}"'
-        return f'<span class="citation" {attributes}>{flag}{label}</span>'
+        return f'<span class="{name}" {attributes}>{flag}{label}</span>'
     state = ' data-state="pending"' if chip.state == "pending" else ""
     label = "" if short else visible(chip.label)
     since = CHANGED_WORDS.get(chip.changed, "")
     mark = f' data-changed="{chip.changed}"' if since else ""
     return (
-        f'<a class="citation"{state}{mark} data-n="{number}" href="{_attribute(chip.href)}" '
+        f'<a class="{name}"{state}{mark} data-n="{number}" href="{_attribute(chip.href)}" '
         f'title="{_attribute(chip.title)}{since}" '
         f'aria-label="Citation {number}: {_attribute(chip.label)}{since}">{flag}{label}</a>'
     )

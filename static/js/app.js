@@ -345,7 +345,7 @@
     if (!passage) return null;
     const chip = document.createElement("span"), flag = document.createElement("span");
     const again = $(`.prose .citation[data-n="${number}"]`, article);
-    Object.assign(chip, { className: "citation", title: passage.title || passage.dataset.title || "" });
+    Object.assign(chip, { className: again ? "citation citation--short" : "citation", title: passage.title || passage.dataset.title || "" });
     Object.assign(chip.dataset, { state: "pending", n: number });
     Object.assign(flag, { className: "flag", textContent: number });
     chip.append(flag, again ? "" : $(".mono", passage).textContent);

@@ -30,7 +30,7 @@ from search.results import Scope
 
 MASK = "•"
 MADE_UP = 97
-_CHIP = re.compile(r'<a class="citation"[^>]* data-n="(\d+)" href="([^"]+)"')
+_CHIP = re.compile(r'<a class="citation[^>]* data-n="(\d+)" href="([^"]+)"')
 _CUT = re.compile(r'<span class="c">(?:… | … [\d,]+ more characters)</span>')
 _LINE_ENDS = re.compile(r"\r\n|\r|\n")
 
