@@ -75,6 +75,7 @@ ON_ALL_SERVICES = (
     *("indexing/test_webhooks.py", "assistant/test_conversations.py", "assistant/test_answering.py"),
     *("assistant/test_retention.py", "assistant/test_metrics_page.py", "assistant/test_jobs.py"),
     *("assistant/test_dashboard.py", "assistant/test_health.py", "tests/test_upgrade.py"),
+    *("assistant/test_slack.py", "assistant/test_mcp.py", "assistant/test_idempotency.py"),
 )
 
 

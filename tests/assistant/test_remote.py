@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import URLError
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from pytest_django import Settings
 
 from assistant import remote, tokens
+from assistant.models import Conversation
+from indexing import embedding
+from indexing.building import build_now
 from indexing.models import Repository
+from tests.api_load import server
 from tests.assistant.scripted import SESSIONS, hit_for, real_repository, script_search
+from tests.indexing.stub_embedder import StubEmbedder
 
 ANSWER = {
     "answer": "So [1].",
@@ -45,7 +54,7 @@ class Fake:
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits that were asked for, in seconds."""
     waits: list[float] = []
-    monkeypatch.setattr("assistant.remote.time.sleep", waits.append)
+    monkeypatch.setattr(remote, "time", SimpleNamespace(sleep=waits.append))
     return waits
 
 
@@ -224,3 +233,27 @@ def test_it_searches_on_the_real_server(
     assert done.stdout == "acme/web src/sessions.py:4-4 sign\n    def sign(value: str) -> str:\n\n"
     refused = subprocess.run([*command, "--token", "cba_old"], capture_output=True, text=True, check=False)
     assert (refused.returncode, "401: Send a valid token" in refused.stderr) == (1, True)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the server opens the test database by its file")
+def test_it_asks_the_real_server(
+    user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    """From a person's laptop, as a program of its own, through uvicorn to an index and back; no model writes."""
+    monkeypatch.setattr(embedding, "get_embedder", StubEmbedder)
+    build_now(real_repository(tmp_path, {"src/sessions.py": SESSIONS}, owner=user, visibility="private"))
+    _token, secret = tokens.create(user, "laptop", scopes=["read", "ask"])
+    environment = {
+        **os.environ,
+        "DATABASE_URL": f"sqlite:///{settings.DATABASES['default']['NAME']}",
+        "DATA_DIR": str(settings.DATA_DIR),
+        "DJANGO_SETTINGS_MODULE": "assistant.settings",
+    }
+    with server(environment) as (port, _pid):
+        address = {"CODEBASE_SERVER": f"http://127.0.0.1:{port}", "CODEBASE_TOKEN": secret}
+        command = [sys.executable, remote.__file__, "ask", "def unsign", "--repo", "acme/web"]
+        done = subprocess.run(command, env=os.environ | address, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"acme/web src/sessions.py:9-10  {address['CODEBASE_SERVER']}/r/" in done.stdout
+    assert f"conversation {Conversation.objects.get().pk}" in done.stdout
