@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Self
 
 import numpy as np
 from django.conf import settings
@@ -124,6 +124,13 @@ class Vectoriser:
         self._too_long_before = embedder.too_long
         return embedder
 
+    @cached_property
+    def _model(self) -> _ModelThread:
+        """Ends with this object."""
+        thread = _ModelThread(self.embedder)
+        weakref.finalize(self, thread.end)
+        return thread
+
     @property
     def too_long(self) -> int:
         """How many texts the model has cut."""
@@ -223,13 +230,12 @@ class Vectoriser:
         self._suspects.rest()
         queue = sorted(self._waiting.items(), key=lambda item: len(item[1].text))
         size = settings.EMBEDDING_BATCH
-        with _ModelThread(lambda texts: self.embedder.embed_documents(texts)) as model:
-            while queue:
-                self._check()
-                if self.cache.take_others():
-                    queue = self._without_known(queue)
-                self._embed_batch(model, dict(queue[:size]))
-                queue = queue[size:]
+        while queue:
+            self._check()
+            if self.cache.take_others():
+                queue = self._without_known(queue)
+            self._embed_batch(dict(queue[:size]))
+            queue = queue[size:]
         self._waiting = {}
 
     def _without_known(self, queue: list[tuple[bytes, _Waiting]]) -> list[tuple[bytes, _Waiting]]:
@@ -242,20 +248,20 @@ class Vectoriser:
                 self._on_progress(waiting.chunks, False, waiting.path)
         return unknown
 
-    def _embed_batch(self, model: _ModelThread, batch: dict[bytes, _Waiting]) -> None:
+    def _embed_batch(self, batch: dict[bytes, _Waiting]) -> None:
         if not batch:
             return
         self._batches += 1
         first = next(iter(batch.values()))
         texts = [waiting.text for waiting in batch.values()]
         self._on_progress(0, False, first.path)
-        vectors = self._in_time(model, texts, f"batch {self._batches}, file {display(first.path)}")
+        vectors = self._in_time(texts, f"batch {self._batches}, file {display(first.path)}")
         self.cache.add(list(batch), vectors)
         self._on_progress(sum(waiting.chunks for waiting in batch.values()), True, first.path)
 
-    def _in_time(self, model: _ModelThread, texts: list[str], where: str) -> NDArray[np.float32]:
+    def _in_time(self, texts: list[str], where: str) -> NDArray[np.float32]:
         try:
-            return model.embed(texts, timeout_seconds=settings.EMBEDDING_TIMEOUT_SECONDS)
+            return self._model.embed(texts, timeout_seconds=settings.EMBEDDING_TIMEOUT_SECONDS)
         except Empty:
             forget_embedders()
             raise EmbeddingError(
@@ -268,20 +274,17 @@ class Vectoriser:
 class _ModelThread:
     """Runs the model beside the thread that waits, because nothing else can end a call that hangs inside it.
 
-    One thread serves many batches: for each new one the model's libraries start threads of their own again, which
+    One thread serves all batches: for each new one the model's libraries start threads of their own again, which
     took a sixth of the time.
     """
 
-    def __init__(self, embed: Callable[[list[str]], NDArray[np.float32]]) -> None:
-        self._embed = embed
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
         self._batches: SimpleQueue[list[str] | None] = SimpleQueue()
         self._results: SimpleQueue[NDArray[np.float32] | BaseException] = SimpleQueue()
-
-    def __enter__(self) -> Self:
         threading.Thread(target=self._run, daemon=True).start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         self._batches.put(None)
 
     def embed(self, texts: list[str], *, timeout_seconds: float) -> NDArray[np.float32]:
@@ -295,7 +298,7 @@ class _ModelThread:
     def _run(self) -> None:
         while (texts := self._batches.get()) is not None:
             try:
-                self._results.put(self._embed(texts))
+                self._results.put(self._embedder.embed_documents(texts))
             except BaseException as error:  # noqa: BLE001 (raised again in the thread that waits)
                 self._results.put(error)
 
