@@ -108,6 +108,9 @@ def _secret_key(data_dir: Path) -> str:
 # Where everything that is not code lives: database, mirrors, index files, queue.
 DATA_DIR = Path(_text("DATA_DIR", str(BASE_DIR / "var"))).resolve()
 DATA_DIR.mkdir(parents=True, exist_ok=True)
+# Copies of index files on the local disk, where DATA_DIR is a volume that machines share; empty: none.
+SEGMENT_CACHE_DIR = _text("SEGMENT_CACHE_DIR")
+SEGMENT_CACHE_MAX_MB = _number("SEGMENT_CACHE_MAX_MB", 10_000)
 
 DEBUG = _bool("DEBUG", False)
 SECRET_KEY = _secret_key(DATA_DIR)

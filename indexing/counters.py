@@ -21,6 +21,9 @@ stage_seconds = Histogram("assistant_stage_seconds", "Stages of searches and ans
 answers = Counter("assistant_answers", "Answers written by this process, and how they ended", ["state"])
 streams = Gauge("assistant_open_streams", "Readers that follow an answer at the moment")
 index_cache = Counter("assistant_index_cache", "Opened indexes: found open, or opened from their files", ["outcome"])
+segment_cache = Counter(
+    "assistant_segment_cache", "Index files wanted on the local disk: found, copied, or failed to copy", ["outcome"]
+)
 llm_calls = Counter("assistant_llm_calls", "Calls of the language model by this process", ["purpose", "outcome"])
 llm_tokens = Counter("assistant_llm_tokens", "Tokens of those calls", ["purpose", "kind"])
 llm_cost = Counter("assistant_llm_cost_usd", "Price of those calls, where the model's price is known", ["purpose"])

@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -362,6 +362,8 @@ def running(mirror_path: Path, *arguments: str | bytes) -> Iterator[subprocess.P
             yield process
         finally:
             process.kill()
+            with suppress(BrokenPipeError):  # of what a process that ended early did not take
+                process.stdin.close()  # type: ignore[union-attr]  # a pipe
 
 
 @contextmanager

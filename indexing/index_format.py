@@ -387,6 +387,15 @@ class PartFolder:
         except (OSError, ValueError) as error:
             raise DamagedIndex(f"{path} cannot be read; index the repository again") from error
 
+    def map(self, name: str, path: Path) -> None:
+        """Read the part from this copy of it. Raises DamagedIndex, or FileNotFoundError when it is not there."""
+        try:
+            self._arrays[name] = _mapped(path, random=name.endswith(".floats"))
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            raise DamagedIndex(f"{path} cannot be read; index the repository again") from error
+
     def release(self) -> None:
         """See `release_pages`, for all arrays that were used."""
         for array in self._arrays.values():
@@ -639,16 +648,17 @@ class OpenIndex:
     @cached_property
     def profile(self) -> Profile | None:
         """None while there are no vectors."""
-        folder = self._profile_folder()
+        folder = self._profile_folder
         if folder is None:
             return None
         return Profile(*(folder.array(f"centroids.{part}") for part in ("floats", "bits", "weights")))
 
     def folders(self) -> Iterator[PartFolder]:
         yield from self.segments
-        if (folder := self._profile_folder()) is not None:
+        if (folder := self._profile_folder) is not None:
             yield folder
 
+    @cached_property
     def _profile_folder(self) -> PartFolder | None:
         info = self.manifest.profile
         return PartFolder(self.path / SEGMENTS / info.id, info.parts) if info.id else None

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from django.conf import settings
 
+from indexing import segment_cache
 from indexing.errors import IndexFormatError
 from indexing.index_format import MANIFEST, ModelInfo, OpenIndex, Postings, Segment, open_index
 from indexing.quantizing import sign_bits
@@ -186,6 +187,7 @@ class Catalogue:
 
 
 def _entry(repository_id: int, stamp: Stamp, index: OpenIndex) -> _Entry:
+    """Holds no mapped file: those of some thousand repositories are more than a process may map."""
     lists = [(segment, found) for segment in index.segments if (found := segment.postings(TERM_LIST)) is not None]
     lengths = sum(int(postings.lengths.sum(dtype=np.int64)) for _, postings in lists)
     chunks = sum(len(postings.lengths) for _, postings in lists)
@@ -201,7 +203,7 @@ def _entry(repository_id: int, stamp: Stamp, index: OpenIndex) -> _Entry:
         hashes=hashes,
         frequencies=frequencies,
         best=best,
-        centroids=profile.floats if profile is not None else np.zeros((0, 0), np.float16),
+        centroids=np.array(profile.floats) if profile is not None else np.zeros((0, 0), np.float16),
     )
 
 
@@ -218,7 +220,7 @@ def _summary(segment: Segment, postings: Postings, average: float) -> _Summary:
     if segment.live_chunks is not None:
         worth *= segment.live_chunks[postings.rows]
     best = np.maximum.reduceat(worth, postings.starts[:-1].astype(np.int64))
-    return np.asarray(postings.hashes), np.diff(postings.starts).astype(np.uint32), best.astype(np.float16)
+    return np.array(postings.hashes), np.diff(postings.starts).astype(np.uint32), best.astype(np.float16)
 
 
 def _united(summaries: Sequence[_Summary]) -> _Summary:
@@ -296,7 +298,9 @@ class _Keeper:
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
-        self._base = _read(data_dir / "catalogue")
+        # On the local disk where there is one for copies: a machine of its own writes its own.
+        self._folder = (segment_cache.folder() if segment_cache.enabled() else data_dir) / "catalogue"
+        self._base = _read(self._folder)
         self._fresh: dict[int, _Entry] = {}
         self._damaged: dict[int, Stamp] = {}
         self._looked = -SECONDS_BETWEEN_LOOKS
@@ -313,6 +317,8 @@ class _Keeper:
             return self.catalogue
 
     def _look(self) -> None:
+        if segment_cache.enabled() and segment_cache.volume_is_away():
+            return
         stamps = _stamps(self.data_dir / "indexes")
         known = self._known()
         if known == stamps:
@@ -362,7 +368,7 @@ class _Keeper:
         )
         kept = [entry for pk, entry in fresh.items() if stamps.get(pk) == entry.stamp]
         try:
-            shard = _save(self.data_dir / "catalogue", _shard(_without(base, gone) + kept))
+            shard = _save(self._folder, _shard(_without(base, gone) + kept))
         except OSError as error:
             logger.warning("the catalogue of indexes could not be written: %s", error)
             return

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from indexing import counters
+from indexing import counters, segment_cache
 from indexing.index_format import MANIFEST, OpenIndex, open_index
 
 # A segment that was searched holds about 40 mapped files; the system's usual limit is 65,530 maps in a process.
@@ -29,7 +29,7 @@ def opened(directory: Path) -> OpenIndex:
             _cache.move_to_end(directory)
             counters.index_cache.labels("open").inc()
             return held[1]
-    index = open_index(directory)
+    index = segment_cache.open_index(directory) if segment_cache.enabled() else open_index(directory)
     counters.index_cache.labels("opened").inc()
     with _lock:
         _cache[directory] = (stamp, index)
@@ -46,6 +46,6 @@ def size() -> int:
 def _stamp(directory: Path) -> _Stamp:
     try:
         status = (directory / MANIFEST).stat()
-    except FileNotFoundError:
+    except OSError:  # nothing there, or a volume that is away: said when it is opened
         return (0, 0, 0)
     return (status.st_ino, status.st_mtime_ns, status.st_size)

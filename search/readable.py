@@ -12,6 +12,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from indexing import segment_cache
 from indexing.access import Principal
 from indexing.errors import IndexFormatError
 from indexing.models import Repository
@@ -86,6 +87,9 @@ def open_chosen(chosen: Sequence[Readable], notices: list[str], *, comparable: b
 
 
 def _ask_for_repair(repository_id: int, name: str, notices: list[str]) -> None:
+    if segment_cache.enabled() and segment_cache.volume_is_away():
+        notices.append(f"{name} could not be searched: the volume with the indexes is away. Try again later.")
+        return
     repository = Repository.objects.filter(pk=repository_id).first()
     if repository is not None:
         request_repair(repository)

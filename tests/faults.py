@@ -8,6 +8,7 @@ TEST_DATABASE_URL and TEST_BROKER_URL it runs on those services.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -24,6 +25,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.milvus_server import MilvusProcess
+from tests.milvus_server import installed as milvus_is_installed
 from tests.stack import PROJECT, Stack, free_port
 from tests.stub_llm_server import StubServer, serve
 
@@ -233,23 +236,24 @@ def kills(count: int = 50) -> Outcome:
             ledger.add(repo)
         stopping = threading.Event()
 
-        def load() -> None:
-            number = 0
-            while not stopping.wait(1.0):
-                number += 1
+        def ask() -> None:
+            while not stopping.wait(0.5):
                 ledger.ask()
-                if number % 5 == 0:
-                    repo = chance.choice(repos)
-                    push(repo, number)
-                    identity = next(pk for pk, path in ledger.repositories.items() if path == repo)
-                    with suppress(OSError):
-                        stack.api("POST", f"/repositories/{identity}/index")
 
-        threads = [threading.Thread(target=load)]
+        def push_now_and_then() -> None:
+            for number in itertools.count():
+                if stopping.wait(5.0):
+                    return
+                identity, repo = chance.choice(list(ledger.repositories.items()))
+                push(repo, number)
+                with suppress(OSError):
+                    stack.api("POST", f"/repositories/{identity}/index")
+
+        threads = [threading.Thread(target=work) for work in (ask, ask, ask, push_now_and_then)]
         for thread in threads:
             thread.start()
         for _ in range(count):
-            time.sleep(chance.uniform(0.2, 2.0))
+            time.sleep(chance.uniform(0.5, 4.0))
             name = chance.choice(["web", "builds", "answers"])
             stack.kill(name)
             stack.start(name)
@@ -495,6 +499,27 @@ def clock() -> Outcome:
         return ledger.verdict(), f"one worker an hour ahead, the next an hour behind; settled {settled:.0f} s later"
 
 
+def milvus() -> Outcome:
+    """The Milvus server is killed while searches ask it, and started again. Needs `make milvus`."""
+    port = free_port()
+    with product(VECTOR_BACKEND="milvus", MILVUS_URL=f"http://127.0.0.1:{port}") as world:
+        stack, ledger = world.stack, world.ledger
+        with MilvusProcess(stack.folder, port) as server:
+            ledger.add(make_repo(stack.folder, "first", 40))
+            ledger.settle()
+            stack.wait_for(lambda: not notices(stack), seconds=120)  # filled by a scheduler, if not by the build
+            before = hits(stack)
+            server.kill()
+            begun = time.monotonic()
+            said, meanwhile = notices(stack), hits(stack)
+            took = time.monotonic() - begun
+            server.start()
+            seconds = stack.wait_for(lambda: not notices(stack) and hits(stack) == before, seconds=180)
+        wrong = {"searches without a notice": int(not said), "searches without hits": int(not meanwhile)}
+        text = f"two searches in {took:.1f} s by words said {said[:1]}; the same hits again after {seconds:.0f} s"
+        return ledger.verdict() | wrong, text
+
+
 def two_schedulers() -> Outcome:
     """Two more schedulers beside the worker's own, while sources move on."""
     with product(REFRESH_MINUTES="1") as world:
@@ -520,7 +545,7 @@ SCENARIOS: dict[str, Callable[[], Outcome]] = {
     scenario.__name__: scenario
     for scenario in (
         *(kills, database, broker, model, segment, no_index_files, restore, volume, mirror, full_disk, clock),
-        two_schedulers,
+        *(two_schedulers, milvus),
     )
 }
 
@@ -532,6 +557,9 @@ def main() -> None:
     for name in parser.parse_args().names or SCENARIOS:
         if name in ("database", "broker") and not os.environ.get(f"TEST_{name.upper()}_URL"):
             print(f"{name}: left out, it is embedded", flush=True)
+            continue
+        if name == "milvus" and not milvus_is_installed():
+            print(f"{name}: left out, its server is not installed (make milvus)", flush=True)
             continue
         verdict, text = SCENARIOS[name]()
         wrong = {what: number for what, number in verdict.items() if number}

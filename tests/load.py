@@ -1,8 +1,8 @@
 """Load on the real server: `make load ARGS="--minutes 10"`, or `python -m tests.load --url ... --token ...` on another.
 
 Clients search, ask with a scripted model, follow streams, open pages and send webhooks at the same time. At the end:
-latencies of each kind, errors, what the web process used and whether its memory grew. `--searches N` ends after N
-searches instead of after some minutes and does nothing else.
+latencies of each kind, errors, CPU of the web process, and whether the memory of any process grew. `--searches N` ends
+after N searches instead of after some minutes and does nothing else.
 """
 
 from __future__ import annotations
@@ -161,6 +161,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def by_quarter(values: list[float]) -> list[int]:
+    quarter = len(values) // 4
+    return [round(statistics.fmean(values[start : start + quarter])) for start in range(0, 4 * quarter, quarter or 1)]
+
+
 def drive(stack: Stack, options: argparse.Namespace) -> dict[str, object]:
     load = Load(stack)
     web = stack.processes.get("web")
@@ -169,7 +174,7 @@ def drive(stack: Stack, options: argparse.Namespace) -> dict[str, object]:
             load.search()
     load.begun = time.monotonic()
     cpu = cpu_seconds(web.pid) if web else 0.0
-    memory: list[float] = []
+    memory: dict[str, list[float]] = defaultdict(list)
     if options.searches:
         load.run("search", load.search, threads=options.clients, most=options.searches)
         load.join(seconds=3600)
@@ -183,18 +188,15 @@ def drive(stack: Stack, options: argparse.Namespace) -> dict[str, object]:
         load.run("healthz", lambda: stack.status("/healthz", seconds=30), threads=1, pause=1.0)
         ends = time.monotonic() + 60 * options.minutes
         while time.monotonic() < ends:
-            if web:
-                memory.append(memory_mb(web.pid))
+            for name, process in stack.processes.items():
+                memory[name].append(memory_mb(process.pid))
             time.sleep(5.0)
         load.stopping.set()
         load.join()
     report = load.report()
     if web:
         report["web CPU seconds"] = round(cpu_seconds(web.pid) - cpu, 1)
-    if len(memory) >= 4:
-        quarter = len(memory) // 4
-        parts = [memory[start : start + quarter] for start in range(0, 4 * quarter, quarter)]
-        report["web memory by quarter, MB"] = [round(statistics.fmean(part)) for part in parts]
+    report["memory by quarter, MB"] = {name: by_quarter(values) for name, values in memory.items()}
     report["load average"] = os.getloadavg()[0]
     return report
 
@@ -222,7 +224,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, serve() as model:
         model.script, model.pause_seconds = [(200, {}, ANSWER)], options.word_seconds
         settings = {"LLM_MODEL": "openai/stub", "LLM_API_BASE": model.base, "LLM_API_KEY": "none"}
-        settings |= {"LLM_PLAN_TIMEOUT_SECONDS": "2", "REFRESH_MINUTES": "0"}
+        settings |= {"LLM_PLAN_TIMEOUT_SECONDS": "2", "LLM_RERANK_TIMEOUT_SECONDS": "2", "REFRESH_MINUTES": "0"}
         if options.data:
             settings["DATA_DIR"] = str(options.data.resolve())
         database, broker = os.environ.get("TEST_DATABASE_URL", ""), os.environ.get("TEST_BROKER_URL", "")

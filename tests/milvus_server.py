@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -37,6 +38,7 @@ class MilvusProcess:
         self.kill()
 
     def start(self) -> None:
+        self._wait_for_port()
         log = self.folder / "milvus.log"
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -50,6 +52,19 @@ class MilvusProcess:
             assert self._process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
+
+    def _wait_for_port(self) -> None:
+        """Connections of a killed server linger for a minute, and the package would take the next port instead."""
+        deadline = time.monotonic() + STARTED_WITHIN_SECONDS
+        while True:
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", self.port))
+                except OSError:
+                    assert time.monotonic() < deadline, f"port {self.port} stays taken"
+                    time.sleep(0.5)
+                else:
+                    return
 
     def kill(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 import time
@@ -302,6 +303,12 @@ def test_it_answers_the_next_question_when_a_reader_stopped_early(mirror: Mirror
 def test_it_says_which_blob_is_missing(mirror: Mirror, blob_id: str) -> None:
     with BlobReader(mirror.path) as blobs, pytest.raises(MissingObject):
         blobs.read(blob_id)
+
+
+def test_it_says_so_when_the_mirror_is_gone(mirror: Mirror) -> None:
+    shutil.rmtree(mirror.path)
+    with pytest.raises(MissingObject), BlobReader(mirror.path) as blobs:
+        blobs.read("0" * 40)
 
 
 def test_it_finds_a_blob_by_path(mirror: Mirror, repo: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,14 @@ def test_it_knows_an_index_without_vectors(indexed: Indexed, embedder: StubEmbed
     assert not found.has_vectors(rows)
     assert not found.nearness(embedder.embed_queries(["refund"])[0], rows, embedder.info).any()
     assert found.statistics(QUERY, rows).frequencies.any()
+
+
+def test_it_holds_no_file_of_an_index_open(indexed: Indexed) -> None:
+    """Those of ten thousand repositories were more than the system lets a process map."""
+    shop = indexed("acme/shop", SHOP)
+    assert catalogue.current().rows([shop.pk]).tolist() == [0]
+    gc.collect()  # readers of other tests
+    assert str(shop.index_path) not in Path("/proc/self/maps").read_text()
 
 
 def test_it_leaves_out_a_damaged_index(indexed: Indexed) -> None:
