@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 def ask_and_wait(person: Person) -> None:
     """The first question of a server also loads the embedding model."""
     ask(person)
-    expect(person.page.locator(".prose:not([data-state])")).to_contain_text(TEXT, timeout=20_000)
+    expect(person.page.locator(".prose:not([data-state])")).to_contain_text(TEXT, timeout=60_000)
 
 
 def open_citation(person: Person) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 
 def wait_for_answers(page: Page, number: int) -> None:
-    expect(page.locator(".prose:not([data-state])")).to_have_count(number, timeout=20_000)
+    expect(page.locator(".prose:not([data-state])")).to_have_count(number, timeout=60_000)
 
 
 def test_it_stores_one_question_for_a_double_click(lead: Person, indexed: str) -> None:
@@ -209,10 +209,20 @@ def test_it_goes_on_after_the_stream_was_cut(lead: Person, indexed: str) -> None
     assert page.evaluate("window.sources.length") >= 3
 
 
+_IS_STORED = """
+import time
+from assistant.models import AnswerEvent
+texts = AnswerEvent.objects.filter(message__state="running", name="text").values_list("data__text", flat=True)
+for _ in range(300):
+    if "paragraph" in "".join(texts.all()):
+        break
+    time.sleep(0.1)
+else:
+    raise SystemExit("what is on the screen was not stored within 30 s")
+"""
 _LEASE_RUNS_OUT = """
 from django.utils import timezone
-from assistant.models import AnswerEvent, Message
-assert AnswerEvent.objects.filter(message__state="running", name="text").exists(), "nothing was stored before the kill"
+from assistant.models import Message
 assert Message.objects.filter(state="running").update(leased_until=timezone.now()) == 1
 """
 
@@ -220,9 +230,12 @@ assert Message.objects.filter(state="running").update(leased_until=timezone.now(
 def test_it_keeps_the_stored_part_when_the_server_is_killed_in_mid_answer(lead: Person, indexed: str) -> None:
     page, server = lead.page, lead.server
     server.model.script = [(200, {}, "Orders are cancelled by number.\n\nThe second paragraph WAIT never comes.")]
+    server.model.hang_seconds = 60.0  # longer than a loaded machine needs to start a process
     ask(lead)
-    expect(page.locator(".prose .tail")).to_contain_text("paragraph", timeout=20_000)
+    expect(page.locator(".prose .tail")).to_contain_text("paragraph", timeout=60_000)
+    manage(server.environment, "shell", "--verbosity", "0", "--command", _IS_STORED)
     server.kill_web()
+    server.model.hang_seconds = 6.0
     manage(server.environment, "shell", "--verbosity", "0", "--command", _LEASE_RUNS_OUT)
     server.start_web()
     for _ in ("the page that stayed open", "the page loaded anew"):
@@ -236,7 +249,7 @@ def test_it_keeps_the_stored_part_when_the_server_is_killed_in_mid_answer(lead: 
     asked = len([request for request in server.model.requests if request.get("stream")])
     server.model.script = [(200, {}, "is here now [1].")]
     page.get_by_role("button", name="Continue").click()
-    expect(page.locator(".prose:not([data-state])")).to_contain_text("is here now", timeout=20_000)
+    expect(page.locator(".prose:not([data-state])")).to_contain_text("is here now", timeout=60_000)
     assert page.locator(".prose").inner_text().count("Orders are cancelled by number.") == 1
     expect(page.locator(".message--q")).to_have_count(1)
     assert len([request for request in server.model.requests if request.get("stream")]) == asked + 1
