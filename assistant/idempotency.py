@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import timedelta
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
@@ -28,6 +29,7 @@ LONGEST_WORK = timedelta(minutes=2)  # a request that began earlier and has no r
 MAX_REPLY_BYTES = 100_000
 OWN_KEYS = {"/api/v1/ask", "/api/v1/search"}
 DONE_AGAIN = "/api/v1/messages/"
+ADDING = "/api/v1/repositories"  # its reply is the repository, whose id is not in the address
 
 
 class Replayed(Exception):
@@ -70,10 +72,11 @@ def end(request: HttpRequest, response: HttpResponse) -> None:
         rows.delete()
         return
     match = request.resolver_match
+    named = match.kwargs.get("repository_id") if match else None
     rows.update(
         status=response.status_code,
         body="" if request.path.startswith(DONE_AGAIN) else response.content.decode(),
-        repository_id=(match.kwargs.get("repository_id") if match else None) or _repository_in(response),
+        repository_id=named or (_object(response.content).get("id") if request.path == ADDING else None),
     )
 
 
@@ -86,16 +89,23 @@ def _again(row: IdempotentReply, digest: str, principal: Principal) -> Exception
         return AlreadyAsked("This idempotency key was used for another request. Use a new key for each request.")
     if row.status is None:
         return AlreadyAsked("The first request under this idempotency key is still being worked on. Ask again later.")
-    gone = row.repository_id and not Repository.objects.visible_to(principal).filter(pk=row.repository_id).exists()
-    if gone and row.status < 400:
-        return AlreadyAsked("The repository of this request is gone, or this token may not read it any more.")
+    if row.status < 400 and not _may_read(row, principal):
+        return AlreadyAsked("A repository of this request is gone, or this token may not read it any more.")
     response = HttpResponse(row.body, status=row.status, content_type="application/json; charset=utf-8")
     response.headers["Idempotency-Replayed"] = "true"
     return Replayed(response)
 
 
-def _repository_in(response: HttpResponse) -> int | None:
-    """Of a repository that was added: its reply has no id in the address."""
-    found = json.loads(response.content) if response.content else None
-    pk = found.get("id") if isinstance(found, dict) else None
-    return pk if isinstance(pk, int) else None
+def _may_read(row: IdempotentReply, principal: Principal) -> bool:
+    """What the reply tells of: one repository, or the figures of several."""
+    readable = Repository.objects.visible_to(principal)
+    if row.repository_id:
+        return readable.filter(pk=row.repository_id).exists()
+    names = set(_object(row.body).get("per_repository", ()))
+    return names <= set(readable.filter(name__in=names).values_list("name", flat=True))
+
+
+def _object(text: str | bytes) -> dict[str, Any]:  # Any: JSON of our own
+    """Empty for a reply that is no object."""
+    found = json.loads(text) if text else None
+    return found if isinstance(found, dict) else {}

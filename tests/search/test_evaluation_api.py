@@ -61,6 +61,21 @@ def test_it_leaves_out_what_the_caller_may_not_read(
     assert api.post("/evaluations", {"set": "team"}).status_code == 422
 
 
+def test_it_repeats_figures_under_a_key_only_to_who_may_still_read_them(
+    api: ApiClient, questions: QuestionSet, staff: User
+) -> None:
+    EvaluationRun.objects.create(
+        pk=4711, ndcg_at_10=0.5, queries=1, report={}
+    )  # ids of runs are not those of repositories
+    key = {"Idempotency-Key": "nightly"}
+    first, again = (api.post("/evaluations", {"set": "team"}, headers=key) for _ in range(2))
+    assert (again.status_code, again.json()) == (201, first.json())
+    assert EvaluationRun.objects.count() == 2
+    Repository.objects.update(visibility="private", owner=staff)
+    refused = api.post("/evaluations", {"set": "team"}, headers=key)
+    assert (refused.status_code, "sessions.py" in refused.content.decode()) == (409, False)
+
+
 def test_it_is_for_staff_with_the_scope(user: User, lead: User, questions: QuestionSet) -> None:
     assert ApiClient(user, ["read", "admin"]).get("/evaluations").status_code == 404
     assert ApiClient(lead, ["read"]).get("/evaluations").status_code == 404
