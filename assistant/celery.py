@@ -1,7 +1,7 @@
 """The Celery application; `celery -A assistant worker` starts it.
 
-A worker of builds that is ready schedules as well (see scheduling.py): it needs no other process for that, and any
-number of schedulers may run at once.
+A worker of builds that is ready schedules as well (see scheduling.py), and one of answers recovers those: they need no
+other process for that, and any number of schedulers may run at once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ app.autodiscover_tasks()
 def _start(sender: Any = None, **_signal: object) -> None:  # Any: Celery's consumer, which has no types
     from assistant import scheduling
 
-    if sender is None or "builds" in sender.app.amqp.queues.consume_from:
+    queues = {"builds"} if sender is None else set(sender.app.amqp.queues.consume_from)
+    if "builds" in queues:
         scheduling.start()
+    elif "answers" in queues:
+        scheduling.start_for_answers()
 
 
 def _stop(**_signal: object) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from django.db import close_old_connections
 
@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 stopping = threading.Event()
 
 
+Round = tuple[Callable[[], object], float]  # what is done, and the seconds between two times
+
+
 def start() -> list[threading.Thread]:
     """In the background, until `stopping` is set."""
     from assistant.conversations import end_forgotten
@@ -31,7 +34,7 @@ def start() -> list[threading.Thread]:
     from indexing.tasks import recover_jobs
     from indexing.vector_filling import fill_all
 
-    rounds: tuple[tuple[Callable[[], object], float], ...] = (
+    rounds = (
         (recover_jobs, RECOVERY_SECONDS),
         (recover_answers, RECOVERY_SECONDS),
         (end_forgotten, RECOVERY_SECONDS),
@@ -40,6 +43,17 @@ def start() -> list[threading.Thread]:
         (fill_all, FILL_SECONDS),
         (remove_old, RETENTION_SECONDS),
     )
+    return _started(rounds)
+
+
+def start_for_answers() -> list[threading.Thread]:
+    """Only what brings answers to Slack and to programs again, for a worker that does nothing else."""
+    from assistant.tasks import recover_answers
+
+    return _started([(recover_answers, RECOVERY_SECONDS)])
+
+
+def _started(rounds: Sequence[Round]) -> list[threading.Thread]:
     threads = [threading.Thread(target=_repeat, args=work, daemon=True) for work in rounds]
     for thread in threads:
         thread.start()

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from django.db import DatabaseError
 
 from assistant import celery, scheduling
+from assistant import tasks as answer_tasks
 from indexing import refreshing, tasks
 
 
@@ -34,6 +36,19 @@ def test_it_recovers_builds_and_asks_sources_beside_the_tasks(monkeypatch: pytes
     monkeypatch.setattr(scheduling, "stopping", stopping)
     celery._start()
     assert all(event.wait(5) for event in called.values())
+
+
+def test_it_recovers_answers_in_a_worker_that_has_no_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = {name: threading.Event() for name in ("recover_answers", "recover_jobs")}
+    monkeypatch.setattr(answer_tasks, "recover_answers", called["recover_answers"].set)
+    monkeypatch.setattr(tasks, "recover_jobs", called["recover_jobs"].set)
+    stopping = threading.Event()
+    stopping.set()
+    monkeypatch.setattr(scheduling, "stopping", stopping)
+    queues = SimpleNamespace(consume_from={"answers": object()})
+    celery._start(SimpleNamespace(app=SimpleNamespace(amqp=SimpleNamespace(queues=queues))))
+    assert called["recover_answers"].wait(5)
+    assert not called["recover_jobs"].is_set()
 
 
 def test_it_knows_the_tasks_of_the_apps() -> None:
