@@ -56,4 +56,7 @@ def _done(tree: Tree, entries: list[TreeEntry], *, position: int, suspects: Susp
 if __name__ == "__main__":
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else is printed does not belong between pickles
-    main(sys.stdin.buffer, channel)
+    try:
+        main(sys.stdin.buffer, channel)
+    except BrokenPipeError:
+        os._exit(1)  # the build is gone; what is still in the channel has no reader
