@@ -363,7 +363,7 @@ if RERANK_MODEL and not RERANK_MODEL.startswith("local/") and not RERANK_API_BAS
         f"RERANK_MODEL is {RERANK_MODEL}: set RERANK_API_BASE to the address that passages of code may be sent to, or "
         "use a cross-encoder of this machine: local/ and its folder."
     )
-RERANK_TRUST = _decimal("RERANK_TRUST", 0.05)  # share of the best score that a grade of the model is worth
+RERANK_TRUST = _decimal("RERANK_TRUST", 0.04)  # share of the best score that a grade of the model is worth
 EVIDENCE_PASSAGES = _number("EVIDENCE_PASSAGES", 8)
 
 # JSON API.

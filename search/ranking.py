@@ -45,16 +45,16 @@ Rows = npt.NDArray[np.int64]
 class Weights:
     """Every constant of the ranking; `docs/evaluation.md` says what each is worth."""
 
-    code_stems: float = 1.0
-    code_terms: float = 0.4
+    code_stems: float = 0.8
+    code_terms: float = 0.7
     descriptions_terms: float = 0.3
     code_vectors: float = 1.0
     description_vectors: float = 0.5
-    file_terms: float = 0.7
-    file_vectors: float = 1.0
+    file_terms: float = 0.6
+    file_vectors: float = 0.9
     coherence: float = 0.1
     path_words: float = 0.4
-    path_name: float = 0.4
+    path_name: float = 0.5
     definition_asked: float = 3.0  # the question is a name
     definition_quoted: float = 1.5  # the question has a name in it
     definition_capitalised: float = 0.6  # a word with a capital is the exact name
