@@ -258,7 +258,7 @@ def test_it_stops_when_asked(repository: Repository, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr("indexing.leases.CHECK_SECONDS", 0)
         return StubEmbedder.embed_documents(stub, texts)
 
-    monkeypatch.setattr(vectorising.Vectoriser, "_in_time", lambda self, model, texts, where: cancel(texts))
+    monkeypatch.setattr(vectorising.Vectoriser, "_in_time", lambda self, texts, where: cancel(texts))
     with pytest.raises(IndexingError, match="Stopped on request"):
         build_now(repository)
     assert Index.objects.get().status == "cancelled"
