@@ -420,7 +420,7 @@ def _may_follow(message: Message, caller: TokenCaller) -> bool:
     token = tokens.valid().select_related("user").filter(pk=caller.token.pk if caller.token else 0).first()
     if token is None or not Message.objects.filter(pk=message.pk, conversation__owner=token.user).exists():
         return False
-    return not citations.withheld(conversations.evidence(message, tokens.principal_of(token)))
+    return not conversations.is_withheld(message, tokens.principal_of(token))
 
 
 def callback_body(row: Callback) -> bytes | None:

@@ -138,6 +138,14 @@ def evidence_of(messages: Sequence[Message], principal: Principal) -> dict[uuid.
     return found
 
 
+def is_withheld(message: Message, principal: Principal) -> bool:
+    """`citations.withheld` of its evidence, by the repositories alone: cheap enough to ask while hundreds stream."""
+    cited = Citation.objects.filter(message=message, attempt=F("message__attempt"))
+    repository_ids = set(cited.values_list("repository_id", flat=True))
+    unreadable = repository_ids - _readable(principal, repository_ids)
+    return any(pk is not None or not _has_asked(message, principal) for pk in unreadable)
+
+
 def visible_trace(message: Message, principal: Principal) -> Json:
     """How the answer came about, without what `principal` may not read (any more)."""
     trace: Json = message.trace
