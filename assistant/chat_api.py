@@ -38,7 +38,8 @@ from indexing.models import Repository
 from indexing.paging import PAGE_SIZE, page
 from search.api import ScopeIn, scope_of
 
-RECHECK_SECONDS = 2.0  # between looks at whether a token still reads what it is being told
+# Between looks at whether a token still reads what it is being told: three queries for each of some hundred streams.
+RECHECK_SECONDS = 5.0
 ENDED_MEANWHILE = "This token was revoked or has expired while the answer was written."
 RIGHTS_ENDED = "This token was revoked, has expired, or may no longer read a repository of this answer."
 EVENT_STREAM, JSON_LINES = "text/event-stream", "application/jsonl"
@@ -391,10 +392,10 @@ async def _lines(
     yield _encoded(after, "message", start, as_sse=as_sse)
     async for sequence, name, data in answering.event_stream(message, after):
         if name == "evidence" or time.monotonic() - checked > RECHECK_SECONDS:
-            checked = time.monotonic()
             if not await in_thread(_may_follow, message, caller):
                 yield _encoded(sequence, "error", {"text": RIGHTS_ENDED}, as_sse=as_sse)
                 return
+            checked = time.monotonic()  # after the wait: looks must not queue up behind each other
         if name == "heartbeat":
             yield b": still here\n\n" if as_sse else b"\n"
             continue
