@@ -37,6 +37,7 @@ from indexing.network import public_addresses
 MAX_URL_CHARS = 1000
 TIMEOUT_SECONDS = 10  # without a sign of the receiver
 LONGEST_SECONDS = 30  # of one attempt: who answers byte by byte must not keep a worker
+FAREWELL_SECONDS = 1.0  # from then: for what the receiver has already said
 MAX_REPLY_BYTES = 10_000
 WAITS = (10.0, 60.0, 300.0, 1800.0, 7200.0)  # seconds after each failure; the next one is the last
 POLL_SECONDS = 10.0  # for an answer that is still being written
@@ -174,6 +175,7 @@ def _post(url: str, body: bytes, headers: Mapping[str, str]) -> _Reply:
     limit.start()
     try:
         connection.request("POST", path, body, dict(headers))
+        connection.asked = True
         reply = connection.getresponse()
         reply.read(MAX_REPLY_BYTES)
         seconds = reply.headers.get("Retry-After", "")
@@ -192,6 +194,7 @@ class _Pinned(http.client.HTTPConnection):
         self._address = address
         self._context = ssl.create_default_context() if tls else None
         self._open: socket.socket | None = None  # `sock` is forgotten as soon as a reply begins
+        self.asked = False  # the request is sent whole
 
     def connect(self) -> None:
         self.sock = self._open = socket.create_connection((self._address, self.port), self.timeout)
@@ -199,7 +202,14 @@ class _Pinned(http.client.HTTPConnection):
             self.sock = self._open = self._context.wrap_socket(self.sock, server_hostname=self.host)
 
     def end(self) -> None:
-        """From another thread: what waits for the receiver fails. Without the farewell of TLS, which would wait."""
-        if self._open is not None:
-            with contextlib.suppress(OSError):
+        """From another thread: what waits for the receiver ends. Without the farewell of TLS, which would wait.
+
+        A reply first gets a moment to end where it is: closed for writing as well, the next byte that comes would be
+        answered by a reset, and what had come before it could not be read any more.
+        """
+        with contextlib.suppress(OSError):
+            if self._open is not None and self.asked:
+                socket.socket.shutdown(self._open, socket.SHUT_RD)
+                time.sleep(FAREWELL_SECONDS)
+            if self._open is not None:
                 socket.socket.shutdown(self._open, socket.SHUT_RDWR)
