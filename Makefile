@@ -37,7 +37,7 @@ test: lint
 	@case '$(ARGS)' in *"not browser"*) ;; *) command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
 	  echo 'The browser tests drive chromium, which is not installed. Either install it (Debian: apt-get install chromium)'; \
 	  echo "or leave them out: make test ARGS='-m \"not browser\"'"; exit 1; } ;; esac
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup $(ARGS)
 
 test-services: test-rabbitmq test-redis
 

@@ -83,6 +83,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).endswith(ON_ALL_SERVICES):
             item.add_marker(pytest.mark.services)
+        # What several processes share out among them: a file, and all of the browser's, which have one server.
+        in_browser = item.get_closest_marker("browser") is not None
+        item.add_marker(pytest.mark.xdist_group("browser" if in_browser else item.path.name))
 
 
 @pytest.fixture(scope="session")
