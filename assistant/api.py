@@ -163,7 +163,8 @@ api = Api(
     title="Codebase assistant",
     version="1",
     urls_namespace="api-v1",
-    description="Search and ask about indexed code. Every request but `health` needs a token of the account page.",
+    description="Search and ask about indexed code. Every request but `health` needs a token of the account page. "
+    "Every GET may be sent as HEAD.",
 )
 api.add_router("/repositories", indexing.api.router, auth=TokenAuth("write", reading="read"))
 api.add_router("/repositories", indexing.webhook_api.router, auth=TokenAuth("write", reading="read"))

@@ -5,6 +5,8 @@
 Django's own answers (an unknown address, a wrong method, a crash in another middleware) get that shape here; those
 of the API's operations have it already. Nothing of a request but its id is logged.
 
+HEAD is GET whose body is left out: the operations see a GET, and the server in front sends headers alone.
+
 Web pages of the origins in API_CORS_ORIGINS may call the API with a token; cookies are never taken, so none are asked
 for.
 """
@@ -17,7 +19,7 @@ from typing import cast
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import get_conditional_response, patch_cache_control, patch_vary_headers
 from django.utils.decorators import sync_and_async_middleware
@@ -101,6 +103,8 @@ def _enter(request: HttpRequest) -> HttpResponseBase | None:
     """Read the body, or refuse the request."""
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
         return _preflight(request)
+    if request.method == "HEAD":
+        request.method = "GET"
     limit = settings.API_MAX_BODY_BYTES
     declared = request.headers.get("Content-Length", "")
     too_large = f"A body has at most {limit:,} bytes."
@@ -121,6 +125,9 @@ def _keep_reply(request: HttpRequest, response: HttpResponseBase) -> None:
 
 
 def _leave(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    if request.META["REQUEST_METHOD"] == "HEAD":
+        request.method = "HEAD"
+        response = _without_stream(response)
     response = _tagged(request, _shaped(request, response))
     allowance = getattr(request, "allowance", None)
     if allowance is not None:
@@ -138,11 +145,20 @@ def _leave(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase
     return response
 
 
+def _without_stream(response: HttpResponseBase) -> HttpResponseBase:
+    """A stream would be followed to its end for a body that nobody gets."""
+    if not isinstance(response, StreamingHttpResponse):
+        return response
+    response.close()
+    return HttpResponse(status=response.status_code, headers=dict(response.headers))
+
+
 def _shaped(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     if response.status_code >= 400 and not response.headers.get("Content-Type", "").startswith("application/json"):
         shaped = error_response(request, response.status_code)
         if "Allow" in response.headers:
-            shaped.headers["Allow"] = response.headers["Allow"]
+            allowed = response.headers["Allow"].split(", ")
+            shaped.headers["Allow"] = ", ".join([*allowed, *(["HEAD"] if "GET" in allowed else [])])
         response = shaped
     return response
 

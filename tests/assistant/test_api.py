@@ -178,6 +178,27 @@ def test_it_sends_what_was_read_once(api: ApiClient) -> None:
     assert "ETag" not in api.get("/repositories/999", headers={"If-None-Match": first["ETag"]})
 
 
+@pytest.mark.parametrize("path", ["/repositories", "/repositories/999", "/health", "/conversations?limit=0"])
+def test_it_answers_head_as_get_without_a_body(api: ApiClient, path: str) -> None:
+    read = api.get(path)
+    head = api.client.head(f"/api/v1{path}", headers=api.authorization)
+    assert (head.status_code, head.content) == (read.status_code, b"")
+    assert head.get("ETag") == read.get("ETag")
+    assert head["Content-Type"] == read["Content-Type"]
+
+
+def test_it_answers_head_of_what_has_not_changed_with_304(api: ApiClient) -> None:
+    known = api.authorization | {"If-None-Match": api.get("/repositories")["ETag"]}
+    assert api.client.head("/api/v1/repositories", headers=known).status_code == 304
+
+
+def test_it_allows_head_where_it_allows_get(api: ApiClient) -> None:
+    refused = api.request("PUT", "/repositories")
+    assert set(refused["Allow"].split(", ")) == {"GET", "HEAD", "POST"}
+    refused = api.client.head("/api/v1/search", headers=api.authorization)
+    assert (refused.status_code, refused["Allow"]) == (405, "POST")
+
+
 def test_it_lets_pages_of_listed_origins_call(api: ApiClient, settings: Settings, client: Client) -> None:
     asking = {"Origin": "https://portal.example", "Access-Control-Request-Method": "POST"}
     refused = client.options("/api/v1/search", headers=asking)

@@ -107,6 +107,13 @@ async def test_it_streams_events_that_can_be_resumed(api: ApiClient, scripted: A
     ]
 
 
+async def test_it_answers_head_of_a_stream_without_following_it(api: ApiClient, answered: Message) -> None:
+    address = f"/api/v1/messages/{answered.pk}/events"
+    head = await AsyncClient().head(address, headers=api.authorization | {"accept": "text/event-stream"})
+    assert (head.status_code, head["Content-Type"], head.streaming) == (200, "text/event-stream", False)
+    assert head.content == b""
+
+
 async def test_it_asks_once_for_an_idempotency_key(api: ApiClient, scripted: Any, other_user: User) -> None:
     first = await ask(api, {"question": "How is it signed?"}, Idempotency_Key="build-42")
     again = await ask(api, {"question": "How is it signed?"}, Idempotency_Key="build-42")
