@@ -35,10 +35,25 @@ def test_it_asks_for_functions_by_their_documentation(corpora: Path) -> None:
     assert not Repository.objects.exists()
 
 
+def test_it_takes_other_functions_for_another_seed_and_tells_the_rank_of_each(corpora: Path) -> None:
+    modules = {f"{name}.py": DOCUMENTED.replace("order", name) for name in ("invoice", "parcel", "refund")}
+    make_repo(corpora, modules, name="many")
+
+    def chosen(seed: int) -> list[tuple[str, str, int]]:
+        out, options = StringIO(), ("--functions", "2", "--seed", str(seed), "--queries", "--json")
+        call_command("evaluate_spans", "--corpora", str(corpora), *options, stdout=out, stderr=StringIO())
+        return [(row["path"], row["function"], row["rank"]) for row in json.loads(out.getvalue())["queries"]]
+
+    assert chosen(1) == chosen(1)
+    assert len({tuple(chosen(seed)) for seed in range(1, 7)}) > 1
+    assert ("invoice.py", "cancel_invoice", 1) in [row for seed in range(1, 7) for row in chosen(seed)]
+
+
 def test_it_prints_for_people_and_knows_its_trees(corpora: Path) -> None:
     out = StringIO()
-    call_command("evaluate_spans", "--corpora", str(corpora), stdout=out, stderr=StringIO())
+    call_command("evaluate_spans", "--corpora", str(corpora), "--queries", stdout=out, stderr=StringIO())
     assert "100.0%" in out.getvalue()
+    assert out.getvalue().splitlines()[-1] == "  1 shop orders.py cancel_order"
     with pytest.raises(CommandError, match="no Git repository cafe") as caught:
         call_command("evaluate_spans", "--corpora", str(corpora), "--repo", "cafe")
     assert caught.value.returncode == 2

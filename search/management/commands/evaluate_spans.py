@@ -10,6 +10,7 @@ from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from search.pipeline import search
 from search.results import Scope
 from search.spans import DEPTH, Answer, Function, documented, judge, place_of, summary, without_documentation
 
-SEED = 1  # the same functions each time
 _WHO = ("-c", "user.name=evaluation", "-c", "user.email=evaluation@localhost")
 
 
@@ -39,6 +39,8 @@ class Command(BaseCommand):
         parser.add_argument("--corpora", type=Path, required=True, help="folder with a Git repository per NAME")
         parser.add_argument("--repo", action="append", default=[], metavar="NAME", help="only this NAME; repeatable")
         parser.add_argument("--functions", type=int, default=300, metavar="N", help="how many are asked for")
+        parser.add_argument("--seed", type=int, default=1, metavar="N", help="the same functions for the same number")
+        parser.add_argument("--queries", action="store_true", help="the rank of each function as well, 0: not found")
         parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
 
     def handle(self, **options: Any) -> None:  # Any: parsed arguments
@@ -48,14 +50,17 @@ class Command(BaseCommand):
         if missing or not names:
             raise CommandError(f"{folder} has no Git repository {', '.join(missing) or 'at all'}.", returncode=2)
         try:
-            answers = self._answers({name: folder / name for name in names}, options["functions"])
+            trees = {name: folder / name for name in names}
+            answers = self._answers(trees, options["functions"], options["seed"])
         except IndexingError as error:
             raise CommandError(str(error)) from error
-        document = summary([answer for found in answers.values() for answer in found])
-        document["per_repository"] = {name: summary(found) for name, found in answers.items()}
+        document = summary([answer for found in answers.values() for answer in found.values()])
+        document["per_repository"] = {name: summary(list(found.values())) for name, found in answers.items()}
+        if options["queries"]:
+            document["queries"] = [_row(name, *pair) for name, found in answers.items() for pair in found.items()]
         self.stdout.write(json.dumps(document) if options["json"] else "\n".join(_lines(document)))
 
-    def _answers(self, trees: dict[str, Path], wanted: int) -> dict[str, list[Answer]]:
+    def _answers(self, trees: dict[str, Path], wanted: int, seed: int) -> dict[str, dict[Function, Answer]]:
         known = [
             (name, function)
             for name, tree in trees.items()
@@ -63,11 +68,11 @@ class Command(BaseCommand):
             for function in documented(source)
         ]
         chosen: dict[str, list[Function]] = defaultdict(list)
-        for name, function in random.Random(SEED).sample(known, min(wanted, len(known))):  # noqa: S311 (a sample)
+        for name, function in random.Random(seed).sample(known, min(wanted, len(known))):  # noqa: S311 (a sample)
             chosen[name].append(function)
         return {name: self._asked(name, trees[name], functions) for name, functions in sorted(chosen.items())}
 
-    def _asked(self, name: str, tree: Path, functions: list[Function]) -> list[Answer]:
+    def _asked(self, name: str, tree: Path, functions: list[Function]) -> dict[Function, Answer]:
         with tempfile.TemporaryDirectory() as temporary:
             copy = Path(temporary) / name
             _copy_without_documentation(tree, copy, functions)
@@ -75,7 +80,8 @@ class Command(BaseCommand):
                 self.stderr.write(f"{name}: asking for {len(functions)} functions")
                 sources = {source.path: source for source in _files(copy)}
                 places = {function: place_of(sources[function.path], function) for function in functions}
-                return [_ask(function, place, repository) for function, place in places.items() if place is not None]
+                known = {function: place for function, place in places.items() if place is not None}
+                return {function: _ask(function, place, repository) for function, place in known.items()}
 
 
 def _files(tree: Path) -> Iterator[SourceFile]:
@@ -124,10 +130,17 @@ def _ask(function: Function, place: tuple[int, int], repository: Repository) -> 
     return judge(result.hits, function.path, place)
 
 
+def _row(name: str, function: Function, answer: Answer) -> dict[str, Any]:  # Any: JSON
+    path = function.path.decode("utf-8", "backslashreplace")
+    return {"repository": name, "path": path, "function": function.name, "query": function.question} | asdict(answer)
+
+
 def _lines(document: dict[str, Any]) -> list[str]:  # Any: JSON
     rows = {"all": document, **document["per_repository"]}
     lines = ["                         functions   top 10    first   span / function (median)"]
     for name, row in rows.items():
         ratio = "-" if row["median_span_ratio"] is None else f"{row['median_span_ratio']:.2f}"
         lines.append(f"{name:24} {row['functions']:9} {row['in_top_10']:8.1%} {row['first']:8.1%} {ratio:>10}")
+    for row in document.get("queries", []):
+        lines.append(f"{row['rank']:3} {row['repository']} {row['path']} {row['function']}")
     return lines
