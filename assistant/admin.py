@@ -18,7 +18,8 @@ from django.shortcuts import redirect
 
 from assistant import tokens
 from assistant.audit import AuditEventAdmin
-from assistant.models import ApiToken, Citation, Conversation, Feedback, Message
+from assistant.jobs_admin import CallbackAdmin, SlackJobAdmin
+from assistant.models import ApiToken, Callback, Citation, Conversation, Feedback, Message, SlackJob
 from indexing.access import Principal
 from indexing.admin import AuditedAdmin, RecordAdmin
 from indexing.audit import record
@@ -44,6 +45,8 @@ class GroupsAdmin(AuditedAdmin, GroupAdmin):
 
 
 admin.site.register(AuditEvent, AuditEventAdmin)
+admin.site.register(SlackJob, SlackJobAdmin)
+admin.site.register(Callback, CallbackAdmin)
 admin.site.unregister([User, Group])
 admin.site.register(User, PeopleAdmin)
 admin.site.register(Group, GroupsAdmin)

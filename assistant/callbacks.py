@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db import close_old_connections
 from django.db.models import F
 from django.utils import timezone
 
@@ -40,6 +41,7 @@ LONGEST_SECONDS = 30  # of one attempt: who answers byte by byte must not keep a
 FAREWELL_SECONDS = 1.0  # from then: for what the receiver has already said
 MAX_REPLY_BYTES = 10_000
 WAITS = (10.0, 60.0, 300.0, 1800.0, 7200.0)  # seconds after each failure; the next one is the last
+MAX_ATTEMPTS = len(WAITS) + 1
 POLL_SECONDS = 10.0  # for an answer that is still being written
 MAX_RETRY_AFTER_SECONDS = 3600.0
 _AGAIN = frozenset({408, 409, 425, 429})
@@ -102,16 +104,23 @@ def deliver(callback_id: int, body_of: Callable[[Callback], bytes | None]) -> No
             conversations.end_orphans(row.message_id)
             lease.put_back("", seconds=POLL_SECONDS, attempts=F("attempts") - 1)
             return
-        body = body_of(row) if tokens.valid().filter(pk=row.token_id).exists() else None
-        if body is None:
-            lease.finish(failed="The token was revoked, has expired, or may not read this answer any more.")
+        if row.attempts > MAX_ATTEMPTS:
+            _give_up(row, lease, jobs.DIED)
             return
         try:
+            body = body_of(row) if tokens.valid().filter(pk=row.token_id).exists() else None
+            if body is None:
+                lease.finish(failed="The token was revoked, has expired, or may not read this answer any more.")
+                return
             reply = _post(row.url, body, _headers(row, body))
         except InvalidCallback as error:
             lease.finish(failed=str(error))
         except (OSError, http.client.HTTPException) as error:
             _later(row, lease, f"No connection ({type(error).__name__}).")
+        except Exception as error:  # a bug must not be met again every minute for ever
+            log.exception("callback %d failed", row.pk)
+            close_old_connections()
+            _later(row, lease, f"This server failed ({type(error).__name__}); its log says where.")
         else:
             _take(row, lease, reply)
 
@@ -126,12 +135,16 @@ def _take(row: Callback, lease: jobs.Lease, reply: _Reply) -> None:
 
 
 def _later(row: Callback, lease: jobs.Lease, why: str, *, status: int | None = None, wait: float = 0.0) -> None:
-    if row.attempts > len(WAITS):
-        log.warning("callback %d is given up: %s", row.pk, why)
-        lease.finish(failed=f"{why} It was tried {row.attempts} times.", status=status)
+    if row.attempts >= MAX_ATTEMPTS:
+        _give_up(row, lease, f"{why} It was tried {row.attempts} times.", status=status)
         return
     seconds = max(WAITS[row.attempts - 1], min(wait, MAX_RETRY_AFTER_SECONDS))
     lease.put_back(why, seconds=seconds, status=status)
+
+
+def _give_up(row: Callback, lease: jobs.Lease, why: str, *, status: int | None = None) -> None:
+    log.error("callback %d is given up: %s", row.pk, why)
+    lease.finish(failed=why, status=status)
 
 
 def _headers(row: Callback, body: bytes) -> dict[str, str]:

@@ -27,6 +27,7 @@ from indexing.leases import holder_is_dead
 
 LEASE_SECONDS = 60
 HEARTBEAT_SECONDS = 10
+DIED = "Whichever worker took it ended without a word, each time: see its log, and what the kernel says of memory."
 MESSAGE_AGAIN = timedelta(seconds=60)  # a queued job that no worker has taken by then gets another message
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,16 @@ def recover(model: type[LeasedJob], task: Callable[[int], object]) -> int:
             send(job, task)
             sent += 1
     return sent
+
+
+def requeue(job: LeasedJob, task: Callable[[int], object]) -> bool:
+    """Begin a job anew that was given up, with all of its attempts. False for one that was not."""
+    failed = type(job)._default_manager.filter(pk=job.pk, state=LeasedJob.State.FAILED)
+    due_at = timezone.now() + MESSAGE_AGAIN
+    begun = failed.update(state=LeasedJob.State.QUEUED, holder="", attempts=0, finished_at=None, due_at=due_at)
+    if begun:
+        send(job, task)
+    return begun > 0
 
 
 def claim(model: type[LeasedJob], pk: int) -> Lease | None:

@@ -20,7 +20,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Gauge, generate_latest
 
-from assistant.models import Message
+from assistant.models import Callback, LeasedJob, Message, SlackJob
 from indexing.models import Index, Job, LLMCall, Repository
 from search import index_cache
 
@@ -50,6 +50,7 @@ def _of_the_database() -> CollectorRegistry:
     _queues(registry)
     _indexes(registry)
     _models(registry)
+    _deliveries(registry)
     unfinished = Message.objects.filter(state__in=(Message.State.QUEUED, Message.State.RUNNING)).count()
     Gauge("assistant_answers_unfinished", "Questions whose answer is not over", registry=registry).set(unfinished)
     open_indexes = Gauge("assistant_index_cache_open", "Indexes this process holds open", registry=registry)
@@ -94,6 +95,15 @@ def _indexes(registry: CollectorRegistry) -> None:
     )
     Gauge("assistant_index_bytes", "Of all published indexes", registry=registry).set(size["bytes"] or 0)
     Gauge("assistant_index_chunks", "Of all published indexes", registry=registry).set(size["chunks"] or 0)
+
+
+def _deliveries(registry: CollectorRegistry) -> None:
+    labels = ["kind", "state"]
+    gauge = Gauge("assistant_deliveries", "Open ones, and those that failed within a day", labels, registry=registry)
+    failed = Q(state=LeasedJob.State.FAILED, finished_at__gte=timezone.now() - timedelta(days=1))
+    for kind, model in (("slack", SlackJob), ("callback", Callback)):
+        gauge.labels(kind, "open").set(model._default_manager.filter(finished_at=None).count())
+        gauge.labels(kind, "failed").set(model._default_manager.filter(failed).count())
 
 
 def _models(registry: CollectorRegistry) -> None:

@@ -57,6 +57,9 @@ def answer(job_id: int) -> None:
         return
     with lease:
         job = SlackJob.objects.get(pk=job_id)
+        if job.attempts > MAX_ATTEMPTS:
+            _end(job, lease, jobs.DIED)
+            return
         try:
             with _eyes(job):
                 said = _answer(job, lease)
@@ -305,14 +308,19 @@ def _later(job: SlackJob, lease: jobs.Lease, why: str) -> None:
         log.warning("Slack job %d is tried again: %s", job.pk, why)
         lease.put_back(why, seconds=BACKOFF_SECONDS * 2**job.attempts)
         return
+    _end(job, lease, why)
+
+
+def _end(job: SlackJob, lease: jobs.Lease, why: str) -> None:
+    """What an operator needs to have it tried again stays: the question where no message has it, and where to reply."""
     log.error("Slack job %d is given up: %s", job.pk, why)
     with contextlib.suppress(SlackFailed):
         _give_up(job, lease)
-    lease.finish(failed=why, text="", response_url="")
+    lease.finish(failed=why, text="" if job.message_id else job.text)
 
 
 def _give_up(job: SlackJob, lease: jobs.Lease) -> None:
-    text = "I could not finish this answer; the server's log says why. Ask again later, or tell its administrator."
+    text = "I could not finish this answer. Ask again later, or tell the server's administrator, who can see why."
     if job.progress_ts and not job.parts_sent:
         _replace_progress(job, lease, {"text": text, "blocks": [section(text)]})
     else:

@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from assistant.models import Citation, Feedback, Message
-from indexing.models import Repository
+from assistant import tasks, tokens
+from assistant.models import Callback, Citation, Feedback, Message, SlackJob
+from indexing.models import AuditEvent, Repository
 from tests.factories import COMMIT, make_conversation, make_message, make_repository, make_user
 
 pytestmark = pytest.mark.django_db
@@ -117,3 +119,48 @@ def test_it_begins_an_evaluation_question_with_an_opinion(staff_client: Client, 
     message = ask(user, "How are sessions kept?", make_repository())
     chosen = {"action": "evaluate", "_selected_action": [message.feedback.get().pk]}
     assert staff_client.post(PAGES[2], chosen).url == f"/evaluation/add/{message.pk}/"
+
+
+def make_slack_job(**values: object) -> SlackJob:
+    values = {"event_key": "event Ev7", "kind": "direct", "channel_id": "D", "due_at": timezone.now()} | values
+    return SlackJob.objects.create(**values)
+
+
+def test_it_shows_why_a_question_of_slack_was_given_up_but_not_the_question(client: Client, lead: User) -> None:
+    job = make_slack_job(state="failed", error="Slack refused chat.update: fatal_error.", text="Where is the key kept?")
+    for page in ("/admin/assistant/slackjob/?state__exact=failed", f"/admin/assistant/slackjob/{job.pk}/change/"):
+        html = client.get(page).content.decode()
+        assert "Slack refused chat.update: fatal_error." in html
+        assert "Where is the key kept?" not in html
+
+
+def test_it_shows_where_a_callback_went_without_what_may_be_secret_in_the_address(
+    client: Client, lead: User, user: User
+) -> None:
+    token, _secret = tokens.create(user, "ci", scopes=["ask"])
+    callback = Callback.objects.create(
+        message=ask(user, "How?", make_repository()),
+        token=token,
+        url="https://ci.example/done?key=s3cret",
+        state="failed",
+        error="The receiver answered 500. It was tried 6 times.",
+        due_at=timezone.now(),
+    )
+    for page in ("/admin/assistant/callback/", f"/admin/assistant/callback/{callback.pk}/change/"):
+        html = client.get(page).content.decode()
+        assert "ci.example" in html
+        assert "tried 6 times" in html
+        assert "s3cret" not in html
+
+
+def test_it_tries_again_what_was_given_up(client: Client, lead: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(tasks.answer_slack, "delay", sent.append)
+    given_up = make_slack_job(state="failed", attempts=5, finished_at=timezone.now())
+    waiting = make_slack_job(event_key="event Ev8")
+    asked = {"action": "retry", "_selected_action": [given_up.pk, waiting.pk]}
+    assert "1 of them were given up" in client.post("/admin/assistant/slackjob/", asked, follow=True).content.decode()
+    assert sent == [given_up.pk]
+    assert AuditEvent.objects.get().action == "slack job tried again"
+    lead.user_permissions.remove(Permission.objects.get(codename="change_slackjob"))
+    assert b'value="retry"' not in client.get("/admin/assistant/slackjob/").content

@@ -163,6 +163,27 @@ def test_it_gives_up_after_the_last_wait(callback: Callback, receiver: Receiver)
     assert jobs.recover(Callback, lambda pk: None) == 0
 
 
+def test_it_parks_an_answer_that_cannot_be_written(callback: Callback, receiver: Receiver) -> None:
+    def fail(row: Callback) -> bytes:
+        raise ValueError("a bug, with code of somebody in its text")
+
+    for _ in range(callbacks.MAX_ATTEMPTS):
+        callbacks.deliver(callback.pk, fail)
+    callback.refresh_from_db()
+    assert callback.state == "failed"
+    assert callback.error == "This server failed (ValueError); its log says where. It was tried 6 times."
+    assert jobs.requeue(callback, lambda pk: None)
+    assert deliver(callback).state == "done"
+    assert len(receiver.got) == 1
+
+
+def test_it_parks_an_answer_that_ends_every_worker(callback: Callback, receiver: Receiver) -> None:
+    Callback.objects.update(state="running", attempts=callbacks.MAX_ATTEMPTS, due_at=timezone.now())
+    assert deliver(callback).state == "failed"
+    assert callback.error == jobs.DIED
+    assert receiver.got == []
+
+
 def test_it_does_not_repeat_what_the_receiver_refuses(callback: Callback, receiver: Receiver) -> None:
     receiver.statuses = [410]
     assert deliver(callback).state == "failed"

@@ -75,3 +75,14 @@ def test_it_tries_later_what_was_put_back(job: SlackJob) -> None:
     assert jobs.recover(SlackJob, sent.append) == 0
     SlackJob.objects.update(due_at=timezone.now())
     assert jobs.recover(SlackJob, sent.append) == 1
+
+
+def test_it_begins_a_job_anew_that_was_given_up(job: SlackJob) -> None:
+    sent: list[int] = []
+    assert not jobs.requeue(job, sent.append)  # it waits anyway
+    SlackJob.objects.update(state="failed", attempts=5, error="Slack is down.", finished_at=timezone.now())
+    assert jobs.requeue(job, sent.append)
+    assert sent == [job.pk]
+    job.refresh_from_db()
+    assert (job.state, job.attempts, job.finished_at) == ("queued", 0, None)
+    assert jobs.claim(SlackJob, job.pk) is not None

@@ -8,6 +8,7 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
+from assistant.models import SlackJob
 from indexing.models import Job, LLMCall, Repository
 from tests.factories import make_index, make_repository
 
@@ -61,6 +62,20 @@ def test_it_adds_up_what_models_cost_within_the_hour(client: Client) -> None:
     assert found["assistant_llm_hour_errors", "openai/x", "answer"] == 1
     assert found["assistant_llm_hour_tokens", "openai/x", "answer"] == 30
     assert found["assistant_llm_hour_cost_usd", "openai/x", "answer"] == 0.5
+
+
+def test_it_counts_what_waits_for_slack_and_what_failed_within_a_day(client: Client) -> None:
+    now = timezone.now()
+    for number, (state, finished_at) in enumerate(
+        [("queued", None), ("done", now), ("failed", now), ("failed", now - timedelta(days=2))]
+    ):
+        SlackJob.objects.create(
+            event_key=str(number), kind="direct", channel_id="D", state=state, finished_at=finished_at, due_at=now
+        )
+    found = metrics(client)
+    assert found["assistant_deliveries", "slack", "open"] == 1
+    assert found["assistant_deliveries", "slack", "failed"] == 1
+    assert found["assistant_deliveries", "callback", "failed"] == 0
 
 
 @pytest.mark.parametrize(

@@ -553,6 +553,39 @@ def test_it_tries_again_when_slack_is_down_and_gives_up_with_a_reason(
     assert "Slack" in failed.error
     assert failed.text == ""
 
+    stand_in.down = False
+    assert jobs.requeue(failed, tasks.answer_slack.delay)
+    door.work()
+    assert SlackJob.objects.filter(state="done").count() == len(stand_in.texts(DM)) == 2
+
+
+def test_it_gives_up_a_question_that_ends_every_worker(door: Door, stand_in: Slack, model: ScriptedModel) -> None:
+    door.event(direct("How is it signed?"))
+    died = {"state": "running", "attempts": slack_answers.MAX_ATTEMPTS, "due_at": timezone.now()}
+    SlackJob.objects.update(**died)
+    door.work()
+    job = SlackJob.objects.get()
+    assert (job.state, job.error) == ("failed", jobs.DIED)
+    assert job.text == "How is it signed?"  # no message has it
+    assert model.calls == []
+    assert stand_in.texts(DM)[0].startswith("I could not finish this answer.")
+
+
+def test_it_answers_a_command_to_the_person_alone_when_it_is_tried_again(
+    door: Door, stand_in: Slack, model: ScriptedModel
+) -> None:
+    door.form("commands", command("How is it signed?", response_url=stand_in.response_url("1")))
+    SlackJob.objects.update(attempts=slack_answers.MAX_ATTEMPTS)
+    door.work()
+    job = SlackJob.objects.get()
+    assert "I could not finish" in stand_in.responses[-1]["text"]
+    stand_in.response_uses["1"] = 5  # half an hour is over
+    jobs.requeue(job, tasks.answer_slack.delay)
+    door.work()
+    assert SlackJob.objects.get().state == "done"
+    assert not stand_in.texts(CHANNEL)
+    assert any("1 of 1 citations" in text for text in stand_in.texts(DM))
+
 
 def test_it_names_the_setting_that_is_wrong(door: Door, settings: Settings, linked: User) -> None:
     settings.SLACK_BOT_TOKEN = "xoxb-old"
