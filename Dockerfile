@@ -11,7 +11,8 @@ COPY pyproject.toml ./
 # torch for CPUs is a tenth of the size of that for GPUs: name an index that has it.
 ARG PIP_ARGS=""
 RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-    e = p['optional-dependencies']; print('\n'.join(p['dependencies'] + e['postgres'] + e['redis'] + e['milvus'] + e['mcp']))" \
+    extras = [d for name, more in p['optional-dependencies'].items() if name != 'dev' for d in more]; \
+    print('\n'.join(p['dependencies'] + extras))" \
     > requirements.txt \
     && pip install --no-cache-dir $PIP_ARGS --requirement requirements.txt
 COPY manage.py ./

@@ -36,6 +36,18 @@ def test_it_lists_each_variable_of_the_settings_with_its_default() -> None:
     assert example == {name: default.lower() for name, default in _names_in_settings().items()}
 
 
+def test_it_tells_operators_what_each_setting_is_for() -> None:
+    page = (PROJECT / "docs/operations.md").read_text()
+    assert [name for name in _names_in_example() if f"`{name}`" not in page and f"`{name}=" not in page] == []
+
+
+def test_it_tells_operators_what_each_metric_says() -> None:
+    """Those of the code, however they are made."""
+    code = "".join((PROJECT / name).read_text() for name in ("indexing/counters.py", "assistant/metrics_page.py"))
+    named = set(re.findall(r"`(assistant_[a-z_]+?)(?:_total)?[`{]", (PROJECT / "docs/operations.md").read_text()))
+    assert named == set(re.findall(r'"(assistant_[a-z_]+)"', code))
+
+
 def test_it_shows_only_lines_that_can_be_uncommented_as_they_are() -> None:
     for line in (PROJECT / ".env.example").read_text().splitlines():
         assert not line or re.match(r"# |#[A-Z_]+=", line), line

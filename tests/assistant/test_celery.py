@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from django.db import DatabaseError
+from pytest_django import Settings
 
 from assistant import celery, scheduling
 from assistant import tasks as answer_tasks
@@ -56,9 +57,9 @@ def test_it_knows_the_tasks_of_the_apps() -> None:
     assert "indexing.tasks.build" in celery.app.tasks
 
 
-def test_it_sends_tasks_through_one_application_from_any_thread() -> None:
+def test_it_sends_tasks_through_one_application_from_any_thread(settings: Settings) -> None:
     seen: list[object] = []
     thread = threading.Thread(target=lambda: seen.append(tasks.build.app.conf.broker_url))
     thread.start()
     thread.join()
-    assert seen == ["memory://"]
+    assert seen == [settings.CELERY_BROKER_URL]
