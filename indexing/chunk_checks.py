@@ -90,17 +90,19 @@ def check_rows(
     """What the model is given for each chunk of a file, in the order of the chunks."""
     lines = LineIndex(source.raw, source.encoding)
     texts = embedded_texts(source, chunked, count_tokens=count_tokens, max_tokens=max_tokens)
-    # The cells of a notebook are embedded without their JSON.
-    kept = (
-        set(_WORD.findall(mask_secrets(decode(source.raw, source.encoding)))) if source.route != "notebook" else set()
-    )
+    masked = mask_secrets(decode(source.raw, source.encoding))
+    end_byte = end = 0  # of the primary chunk before, in bytes and in characters
     for chunk, text in zip(chunked.chunks, texts, strict=True):
         line = lines.line_of(chunk.start_byte)
         if (most := max(map(count_tokens, text.rows), default=0)) > max_tokens:
             yield Problem("window", chunk.start_byte, line, f"{most} of {max_tokens} tokens")
         if chunk.role == "primary":
-            own = normalise(decode(source.raw[chunk.start_byte : chunk.end_byte], source.encoding), source.language)
-            if lost := kept.intersection(_WORD.findall(own)).difference(*map(_WORD.findall, text.rows)):
+            start = end + len(decode(source.raw[end_byte : chunk.start_byte], source.encoding))
+            end = start + len(decode(source.raw[chunk.start_byte : chunk.end_byte], source.encoding))
+            end_byte = chunk.end_byte
+            words = set(_WORD.findall(normalise(masked[start:end], source.language)))
+            # The cells of a notebook are embedded without their JSON.
+            if source.route != "notebook" and (lost := words.difference(*map(_WORD.findall, text.rows))):
                 yield Problem("lost_words", chunk.start_byte, line, f"{len(lost)} words")
 
 

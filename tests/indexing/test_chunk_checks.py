@@ -127,6 +127,16 @@ def test_it_finds_nothing_wrong_with_our_own_rows() -> None:
     assert list(check_rows(source, chunk_file(source), count_tokens=_count, max_tokens=40)) == []
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "shift-jis"])
+def test_it_does_not_miss_words_that_are_masked_where_they_stand(encoding: str) -> None:
+    functions = "\n\n".join(f"# パスワード {i}\ndef f{i}():\n{BODY * 20}" for i in range(3))
+    content = f"{functions}\n\ndef g():\n    password = 'lètmein'\n\n\n# lètmein is no password here\n{functions}"
+    if encoding == "shift-jis":
+        content = content.replace("è", "テ")
+    source = make_source("a.py", content.encode(encoding))
+    assert list(check_rows(source, chunk_file(source), count_tokens=_count, max_tokens=40)) == []
+
+
 def test_it_sees_rows_above_the_window_and_words_that_no_row_has(monkeypatch: pytest.MonkeyPatch) -> None:
     source = make_source("a.py", FUNCTION)
     chunked = chunk_file(source)
