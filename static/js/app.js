@@ -311,33 +311,95 @@
     template.innerHTML = html;
     return template.content;
   };
-  // The block that is being written looks as it will when it is complete, so that nothing moves then: code, bold words
-  // and chips are made as soon as their last character is there. What was shown before is not touched again.
-  const MARKS = /`([^`\n]+)`|\*\*([^*`\n]+)\*\*|\[(\d{1,3})\]/, FENCE = /(^|\n) {0,3}(```|~~~)/;
+  // What is being written looks as it will when it is complete, so that nothing moves then: paragraphs, headings, lists
+  // and code begin with their first line, inline code, bold words and chips are made as soon as their last character is
+  // there. What was shown before is not touched again. Only the start of a line that could become a mark is held back.
+  const MARKS = /`([^`\n]+)`|\*\*([^*`\n]+)\*\*|\[(\d{1,3})\]/, FENCE = /^ {0,3}(?:```|~~~) *(\S*)/;
+  const ITEM = /^( *)([-*+]|\d{1,3}[.)]) +/, HEADING = /^#{1,6} +/, UNSURE = /^ *(?:[-*+]|\d{1,3}[.)]?|#{1,6}|`{1,2}|~{1,2}|(?:```|~~~).*)? *$/;
   function tailWriter(article) {
     const tail = $(".tail", article);
-    let raw = "", open = tail.appendChild(new Text());
+    let raw, held, atStart, afterBlank, open, fence, lists;
+    function begin(name, parent = tail) {
+      const element = parent.appendChild(document.createElement(name));
+      open = element.appendChild(new Text());
+      return element;
+    }
+    function beginCode(language) {
+      const box = begin("figure"), header = document.createElement("header");
+      box.className = "codebox";
+      header.textContent = language || "Text";
+      box.append(header);
+      begin("pre", box);
+    }
+    function beginItem(indent, ordered) {
+      while (lists.length && indent < lists.at(-1).indent) lists.pop();
+      const name = ordered ? "ol" : "ul";
+      let top = lists.at(-1);
+      if (top && indent <= top.indent + 1 && top.list.localName !== name) { lists.pop(); top = lists.at(-1); }
+      if (!top || indent > top.indent + 1) {
+        const list = (top ? top.list.lastElementChild : tail).appendChild(document.createElement(name));
+        lists.push(top = { indent, list });
+      }
+      begin("li", top.list);
+    }
+    // Opens what the line goes into; gives what of the line is shown, or null for a line that only says what follows.
+    function beginLine(line) {
+      const item = ITEM.exec(line), mark = FENCE.exec(line);
+      if (fence) {
+        if (mark && !mark[1]) { fence = false; lists = []; open = null; return null; }
+        return (open.data && "\n") + line;
+      }
+      if (mark) { fence = true; beginCode(mark[1]); return null; }
+      if (!line.trim()) { afterBlank = true; return null; }
+      const fresh = afterBlank || !open;
+      afterBlank = false;
+      if (item && (lists.length || item[1].length < 4)) { beginItem(item[1].length, /\d/.test(item[2])); return line.slice(item[0].length); }
+      if (HEADING.test(line)) { lists = []; begin("h4"); return line.replace(HEADING, ""); }
+      if (fresh || open.parentNode.localName === "h4") {
+        const inside = lists.length && line.startsWith(" ");
+        if (!inside) lists = [];
+        begin("p", inside ? lists.at(-1).list.lastElementChild : tail);
+        return line;
+      }
+      return (open.data || open.previousSibling ? "\n" : "") + line;
+    }
     function marked([whole, code, bold, number]) {
       if (number) return pendingChip(article, number) ?? whole;
       const element = document.createElement(code ? "code" : "strong");
       element.textContent = code ?? bold;
       return element;
     }
-    function write(text) {
-      raw += text;
+    function add(text) {
       open.appendData(text);
-      for (let found; !FENCE.test(raw) && (found = MARKS.exec(open.data));) {
+      for (let found; !fence && (found = MARKS.exec(open.data));) {
         const after = open.splitText(found.index);
         after.deleteData(0, found[0].length);
         after.before(marked(found));
         open = after;
       }
     }
+    function write(text) {
+      raw += text;
+      held += text;
+      while (held) {
+        const end = held.indexOf("\n"), line = end < 0 ? held : held.slice(0, end);
+        if (atStart && end < 0 && UNSURE.test(line)) return;
+        const shown = atStart ? beginLine(line) : line;
+        if (shown !== null) add(shown);
+        atStart = end >= 0;
+        held = held.slice(line.length + (atStart ? 1 : 0));
+      }
+    }
     function replace(text) {
-      raw = "";
-      tail.replaceChildren(open = new Text());
+      raw = held = "";
+      atStart = true;
+      afterBlank = fence = false;
+      open = null;
+      lists = [];
+      tail.replaceChildren();
       write(text);
     }
+    replace("");
     return { write, replace, written: () => raw };
   }
   function pendingChip(article, number) {

@@ -84,6 +84,57 @@ def test_it_moves_nothing_when_a_block_is_complete_and_checked(lead: Person, ind
     assert sum(page.evaluate("window.shifts")) < 0.01
 
 
+_LISTS = """## Steps
+
+It takes **three**:
+
+1. `cancel_order` looks the order up [1]
+2. then, within 14 days:
+   - the state is `cancelled`
+   - the payment goes back
+3. otherwise it says *too late*
+
+```python
+order = self.orders[number]
+
+return "refunded"
+```
+
+- a last one WAIT"""
+
+
+def test_it_moves_nothing_when_lists_and_code_are_complete(lead: Person, indexed: str) -> None:
+    page, model = lead.page, lead.server.model
+    page.add_init_script(_SHIFTS)
+    head, code = _LISTS.partition("\n\n```")[::2]
+    model.script = [(200, {}, f"{head} WAIT")]
+    ask(lead)
+    tail = page.locator(".tail")
+    expect(tail.locator("> ol > li")).to_have_count(3)
+    assert tail.locator("> ol > li > ul > li code").all_inner_texts() == ["cancelled"]
+    assert page.locator(".prose h4").inner_text() == "Steps"
+    inside = ".prose ol > li, .prose ul > li"
+    before = [item.bounding_box() for item in page.locator(inside).all()]
+    assert len(before) == 5
+    model.go_on.set()
+    expect(page.locator(".prose:not([data-state])")).to_be_visible()
+    model.go_on.clear()
+    assert [item.bounding_box() for item in page.locator(inside).all()] == before
+    assert sum(page.evaluate("window.shifts")) < 0.01
+
+    model.script = [(200, {}, f"See:\n\n```{code}")]
+    ask(lead)
+    expect(tail).to_contain_text("a last one")
+    shown = page.locator(".prose").last.locator("pre")
+    assert shown.inner_text().splitlines() == ["order = self.orders[number]", "", 'return "refunded"']
+    before = [shown.bounding_box(), tail.locator("li").bounding_box()]
+    model.go_on.set()
+    expect(page.locator(".prose:not([data-state])")).to_be_visible()
+    model.go_on.clear()
+    prose = page.locator(".prose").last
+    assert [prose.locator("pre").bounding_box(), prose.locator("li").last.bounding_box()] == before
+
+
 def test_it_resumes_after_a_reload_without_writing_anything_twice(lead: Person, indexed: str) -> None:
     lead.server.model.pause_seconds = 0.2
     asked_before = len([request for request in lead.server.model.requests if request.get("stream")])
@@ -115,7 +166,7 @@ def test_it_appends_a_follow_up_to_the_conversation(lead: Person, indexed: str) 
     page.fill("#q", "And after 14 days?")
     page.press("#q", "Enter")
     expect(page.locator(".message--q")).to_have_count(2)
-    expect(page.locator(".prose:not([data-state])")).to_have_count(2)
+    expect(page.locator(".prose:not([data-state])")).to_be_visible()
     assert page.input_value("#q") == ""
 
 
