@@ -182,7 +182,8 @@ class _Checker:
                 continue
             node = _token_at(syntax.tree.root_node, start)
             is_literal = node.start_byte < start and _LITERAL.search(node.type) is not None
-            if not is_literal and _CLOSER.match(self._text(chunk.start_byte, chunk.end_byte)):
+            is_comment = "comment" in node.type  # `; like this`
+            if not (is_literal or is_comment) and _CLOSER.match(self._text(chunk.start_byte, chunk.end_byte)):
                 yield self._problem("detached_closer", chunk.start_byte, f"{chunk.kind}, at a {node.type}")
             yield from self._constructs(node, start, chunk, syntax)
             if self._source.route == "code":

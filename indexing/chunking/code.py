@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tree_sitter import Node
 
@@ -202,7 +203,7 @@ def _definition_cuts(text: Text, syntax: Syntax, candidates: set[int], sizes: Si
 def _guard(text: Text, definition: Definition, prefixes: tuple[tuple[int, int], ...], sizes: Sizes) -> tuple[int, int]:
     """Between these offsets a definition is not cut: its documentation, decorators, header and docstring.
 
-    Where they are too large together, its name stays with the last decorator or comment.
+    Where they are too large together, its name stays with the last decorator or comment, or with the end of that.
     """
     start, head = definition.start_byte, definition.head_byte
     docstring = _DOCSTRING.match(text.data, definition.body_byte, definition.end_byte)
@@ -211,7 +212,9 @@ def _guard(text: Text, definition: Definition, prefixes: tuple[tuple[int, int], 
     if text.chars(start, definition.body_byte) <= sizes.max_chars:
         return start, definition.body_byte
     last = bisect_left(prefixes, (head, -1)) - 1
-    return max(start, prefixes[last][0]) if last >= 0 else start, definition.name_byte + 1
+    last_start, last_end = prefixes[last] if last >= 0 else (start, start)
+    fits = last_end <= start or text.chars(last_start, definition.name_byte) <= sizes.max_chars
+    return max(start, last_start if fits else last_end - 1), definition.name_byte + 1
 
 
 def _refined(text: Text, syntax: Syntax, ranges: list[tuple[int, int]], sizes: Sizes) -> list[tuple[int, int]]:
@@ -228,7 +231,10 @@ def _refined(text: Text, syntax: Syntax, ranges: list[tuple[int, int]], sizes: S
         if end - start > sizes.max_chars and text.chars(start, end) > sizes.max_chars:
             guards = [_guard(text, d, syntax.prefixes, sizes) for d in _definitions_in(definitions, start, end)]
             level = level or _around(syntax, start, end)
-            cuts, level = _inner_cuts(text.data, level, (start, end), guards, sizes)
+            cuts, opened = _inner_cuts(text.data, level, (start, end), guards, sizes, _part_cuts)
+            if not cuts:
+                cuts, opened = _inner_cuts(text.data, level, (start, end), guards, sizes, _commented_cuts)
+            level = opened
             parts = tile(text, [start, *cuts], end)
         if len(parts) == 1:
             fitting.append((start, end))
@@ -248,13 +254,18 @@ def _definitions_in(definitions: tuple[Definition, ...], start: int, end: int) -
 
 
 def _inner_cuts(
-    data: bytes, level: list[Node], inside: tuple[int, int], guards: Sequence[tuple[int, int]], sizes: Sizes
+    data: bytes,
+    level: list[Node],
+    inside: tuple[int, int],
+    guards: Sequence[tuple[int, int]],
+    sizes: Sizes,
+    cuts_of: Callable[[Node, bytes], Iterator[int]],
 ) -> tuple[list[int], list[Node]]:
     """Cuts of the outermost nodes, from `level` down, that offer any, and these nodes; no cut inside `guards`."""
     start, end = inside
     while level:
         level = [node for node in level if node.start_byte < end and node.end_byte > start]
-        cuts = {cut for node in level for cut in _part_cuts(node, data) if start < cut < end}
+        cuts = {cut for node in level for cut in cuts_of(node, data) if start < cut < end}
         if free := sorted(cut for cut in cuts if not any(first < cut < last for first, last in guards)):
             return free, level
         level = [
@@ -274,6 +285,14 @@ def _part_cuts(node: Node, data: bytes) -> Iterator[int]:
     for child in node.children[1:]:
         is_operator = not child.is_named and _OPERATOR.match(data, child.start_byte)
         if (is_operator or child.type in _PARTING_PREFIXES) and starts_line(data, child.start_byte):
+            yield child.start_byte
+
+
+def _commented_cuts(node: Node, data: bytes) -> Iterator[int]:
+    """Between a comment and what it is about: better than through the comment."""
+    for previous, child in pairwise(node.children):
+        is_last = "comment" in previous.type and "comment" not in child.type
+        if is_last and child.is_named and starts_line(data, child.start_byte):
             yield child.start_byte
 
 

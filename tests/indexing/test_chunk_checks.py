@@ -127,6 +127,10 @@ def test_it_finds_nothing_wrong_with_our_own_rows() -> None:
     assert list(check_rows(source, chunk_file(source), count_tokens=_count, max_tokens=40)) == []
 
 
+def test_it_takes_no_comment_for_a_closer() -> None:
+    assert _checks("a.ini", "[one]\na = 1\n\n; About two\n[two]\nb = 2\n", "; About") == []
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "shift-jis"])
 def test_it_does_not_miss_words_that_are_masked_where_they_stand(encoding: str) -> None:
     functions = "\n\n".join(f"# パスワード {i}\ndef f{i}():\n{BODY * 20}" for i in range(3))

@@ -274,6 +274,28 @@ def test_it_cuts_too_many_decorators_between_them() -> None:
     assert parts[-1].endswith("return total")
 
 
+def test_it_cuts_a_decorator_that_is_too_large_between_its_arguments() -> None:
+    cases = "".join(
+        f"        case(\n            {{'total': {number}, 'words': 'that fill a line'}},\n        ),\n"
+        for number in range(40)
+    )
+    decorator = f'@parametrize(\n    "total",\n    [\n{cases}    ],\n)\n'
+    parts = _chunks_of("a.py", f"{decorator}def test_run(total):\n    assert run(total)\n")
+    assert len(parts) > 2
+    assert all(part.startswith(("@parametrize(", "case(")) for part in parts)
+    assert parts[-1].endswith("assert run(total)")
+
+
+def test_it_parts_a_long_comment_from_what_it_is_about_before_it_cuts_it() -> None:
+    lines = "".join(f"   * {number}: some words about what is computed here\n" for number in range(28))
+    comment = f"/**\n{lines}   *\n   * Returns something\n   */"
+    words = ", 'words that fill a line'" * 6
+    call = f"var result = create(function(total) {{ return total + 1; }}{words});"
+    parts = _chunks_of("a.js", f"function all() {{\n  {comment}\n  {call}\n  return result;\n}}\n")
+    assert any(part.endswith(comment) for part in parts)
+    assert any(part.startswith(call) for part in parts)
+
+
 def test_it_cuts_a_chain_of_calls_at_a_call() -> None:
     calls = "".join(f"    .step{number}(() => {{\n" + f"      {LINE};\n" * 5 + "    })\n" for number in range(6))
     parts = _chunks_of("a.js", f"function f(total) {{\n  return start(total)\n{calls}    .end();\n}}\n")
