@@ -2,8 +2,9 @@
 
 `python -m tests.measure_streams [STREAMS] [DATABASE_URL]` starts uvicorn and a scripted model, each a process of its
 own, asks STREAMS questions within 10 s, and prints how late the model's first token reached its reader, beside
-the same number of streams read from the model itself, in the same run. Then, while they all still stream, questions
-one after another: from asking to the first token, without the model's own time. Every answer must be complete.
+the same number of streams read from the model itself, in the same run. Once they have all begun, questions one after
+another: from asking to the first token, without the model's own time. Every answer must be complete. What each of the
+three processes used of the CPU says whether a figure is this program's, or that of its readers here.
 
 Without a DATABASE_URL it is SQLite; for PostgreSQL name an empty database. Not a test: it says how it is here.
 """
@@ -19,17 +20,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from statistics import median, quantiles
 
 import django
 import httpx
 
+from tests.load import cpu_seconds
+
 PROJECT = Path(__file__).resolve().parents[1]
 FIRST_TOKEN_SECONDS = 0.5
 WORDS, WORD_SECONDS = 100, 0.2  # an answer streams for 20 s, so that all do at once
 ASKED_WITHIN_SECONDS = 10.0
 LATER_QUESTIONS = 8
+MOST_SECONDS = 240.0  # for all answers
 SENT = re.compile(r"<(\d{16,})>")  # the model's first word says when it was sent
 QUESTION = {"question": "How is an order cancelled?"}
 
@@ -85,20 +90,23 @@ async def _send(writer: asyncio.StreamWriter, text: str, reason: str | None) -> 
 class Reading:
     """One stream: when its first token was sent and came, and whether it was read to its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: httpx.AsyncClient, url: str, body: dict, last: str) -> None:
         self.asked = time.time_ns()
         self.sent = self.came = 0
         self.complete = False
         self.begun = asyncio.Event()
+        self.task = asyncio.create_task(self._read(client, url, body, last))
 
-    async def read(self, client: httpx.AsyncClient, url: str, body: dict, last: str) -> Reading:
-        async with client.stream("POST", url, json=body) as response:
-            async for line in response.aiter_lines():
-                if not self.sent and (found := SENT.search(line)):
-                    self.sent, self.came = int(found.group(1)), time.time_ns()
-                    self.begun.set()
-                self.complete = self.complete or last in line
-        return self
+    async def _read(self, client: httpx.AsyncClient, url: str, body: dict, last: str) -> None:
+        try:
+            async with client.stream("POST", url, json=body) as response:
+                async for line in response.aiter_lines():
+                    if not self.sent and (found := SENT.search(line)):
+                        self.sent, self.came = int(found.group(1)), time.time_ns()
+                        self.begun.set()
+                    self.complete = self.complete or last in line
+        finally:
+            self.begun.set()  # an answer without the model's words is over all the same
 
     @property
     def late(self) -> float:
@@ -109,41 +117,52 @@ class Reading:
         return (self.came - self.asked) / 1e6 - 1000 * FIRST_TOKEN_SECONDS
 
 
-async def read_all(client: httpx.AsyncClient, url: str, body: dict, last: str, streams: int) -> list[asyncio.Task]:
-    tasks = []
+async def read_together(client: httpx.AsyncClient, url: str, body: dict, last: str, streams: int) -> list[Reading]:
+    readings = []
     for _ in range(streams):
-        tasks.append(asyncio.create_task(Reading().read(client, url, body, last)))
+        readings.append(Reading(client, url, body, last))
         await asyncio.sleep(ASKED_WITHIN_SECONDS / streams)
-    return tasks
+    return readings
 
 
-async def measure(web: str, stub: str, token: str, streams: int) -> bool:
+async def measure(web: str, stub: str, token: str, streams: int, pids: dict[str, int]) -> bool:
     limits = httpx.Limits(max_connections=None)
     headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+    ask = (f"{web}/api/v1/ask", QUESTION, "event: answer")
+    later: list[Reading] = []
+    streaming, seconds = 0, MOST_SECONDS
     async with httpx.AsyncClient(timeout=600, limits=limits, headers=headers) as client:
-        ask = f"{web}/api/v1/ask"
-        await client.post(ask, json=QUESTION)  # loads litellm and the embedding model
-        direct = await asyncio.gather(*await read_all(client, stub, {"stream": True}, "[DONE]", streams))
-        reading = await read_all(client, ask, QUESTION, "event: answer", streams)
-        await asyncio.sleep(4 * FIRST_TOKEN_SECONDS)
-        later = [Reading() for _ in range(LATER_QUESTIONS)]
-        alone = []
-        for one in later:
-            one.asked = time.time_ns()
-            alone.append(asyncio.create_task(one.read(client, ask, QUESTION, "event: answer")))
-            await one.begun.wait()
-        read = await asyncio.gather(*reading, *alone)
+        await client.post(ask[0], json=QUESTION)  # loads litellm and the embedding model
+        direct = await read_together(client, stub, {"stream": True}, "[DONE]", streams)
+        await asyncio.gather(*(one.task for one in direct))
+        before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+        together = await read_together(client, *ask, streams)
+        all_asked = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MOST_SECONDS):
+                await asyncio.gather(*(one.begun.wait() for one in together))
+                streaming = sum(not one.task.done() for one in together)
+                for _ in range(LATER_QUESTIONS):
+                    later.append(Reading(client, *ask))
+                    await later[-1].begun.wait()
+                await asyncio.gather(*(one.task for one in together))
+                seconds = time.monotonic() - all_asked
+                await asyncio.gather(*(one.task for one in later))
+    used = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
     _print("read from the model itself, late", [one.late for one in direct])
-    _print("read through this program, late", [one.late for one in read[:streams]])
-    _print("asked while all stream, late", [one.late for one in later])
-    _print("asked while all stream, from asking", [one.added for one in later])
-    complete = sum(one.complete for one in read)
-    print(f"{complete} of {len(read)} answers complete")
-    return complete == len(read)
+    _print("read through this program, late", [one.late for one in together if one.sent])
+    _print("asked together, from asking", [one.added for one in together if one.sent])
+    _print(f"asked while {streaming} stream, late", [one.late for one in later if one.sent])
+    _print(f"asked while {streaming} stream, from asking", [one.added for one in later if one.sent])
+    print("CPU:", ", ".join(f"{name} {cpu:.1f} s" for name, cpu in used.items()))
+    complete, asked = sum(one.complete for one in [*together, *later]), streams + LATER_QUESTIONS
+    print(f"{complete} of {asked} answers complete; those asked together {seconds:.0f} s after the last was asked")
+    return complete == asked
 
 
 def _print(name: str, milliseconds: list[float]) -> None:
-    print(f"{name:40} p50 {median(milliseconds):7.1f} ms  p95 {quantiles(milliseconds, n=20)[-1]:7.1f} ms")
+    if len(milliseconds) > 1:
+        print(f"{name:40} p50 {median(milliseconds):7.1f} ms  p95 {quantiles(milliseconds, n=20)[-1]:7.1f} ms")
 
 
 SETUP = """
@@ -197,7 +216,10 @@ def main() -> int:
         try:
             _wait_until_healthy(f"http://127.0.0.1:{web}/healthz")
             urls = (f"http://127.0.0.1:{web}", f"http://127.0.0.1:{stub}/v1/chat/completions")
-            return 0 if asyncio.run(measure(*urls, token, streams)) else 1
+            pids = {"readers": os.getpid()} | {
+                name: one.pid for name, one in zip(("model", "web"), processes, strict=True)
+            }
+            return 0 if asyncio.run(measure(*urls, token, streams, pids)) else 1
         finally:
             for process in processes:
                 process.terminate()

@@ -16,7 +16,7 @@ class StubServer:
 
     `text` is the model's reply; "HANG" keeps the client waiting for `hang_seconds`, "DRIP" as well but busy. A
     streamed reply is sent word by word, `pause_seconds` apart; the word "CUT" ends the connection there, "HANG"
-    or "WAIT" holds the rest back until `go_on` is set.
+    or "WAIT" holds the rest back until `go_on` is set, "ERROR:a_b" tells the error "a b" in place of a part.
     """
 
     def __init__(self, base: str) -> None:
@@ -26,6 +26,7 @@ class StubServer:
         self.keys: list[str] = []
         self.pause_seconds = 0.0
         self.hang_seconds = 6.0
+        self.finish_reason = "stop"
         self.go_on = threading.Event()
         self.disconnected = threading.Event()
 
@@ -80,11 +81,14 @@ class _Handler(BaseHTTPRequestHandler):
         for word in text.split(" "):
             if word == "CUT":
                 return
+            if word.startswith("ERROR:"):
+                self._event({"error": {"message": word.removeprefix("ERROR:").replace("_", " ")}})
+                return
             if word in ("HANG", "WAIT"):
                 self.stub.go_on.wait(self.stub.hang_seconds)
             time.sleep(self.stub.pause_seconds)
             self._event({"choices": [{"index": 0, "delta": {"content": word + " "}, "finish_reason": None}]})
-        self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": self.stub.finish_reason}]})
         self._event({"choices": [], "usage": {"prompt_tokens": 21, "completion_tokens": 5, "total_tokens": 26}})
         self.wfile.write(b"data: [DONE]\n\n")
 

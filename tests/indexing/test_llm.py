@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from email.utils import formatdate
 from typing import Any
@@ -365,3 +366,25 @@ async def test_it_tells_a_reply_that_broke_off_from_one_that_ended(stub: StubSer
     stub.script = [(200, {}, "one two CUT")]
     with pytest.raises(LLMUnavailable, match="broke off"):
         await read_stream()
+
+
+async def test_it_tells_a_long_prompt_from_an_error_in_a_stream(stub: StubServer) -> None:
+    stub.script = [(200, {}, "one ERROR:This_model's_maximum_context_length_is_4096_tokens")]
+    with pytest.raises(LLMRefused, match="LLM_CONTEXT_TOKENS"):
+        await read_stream()
+    stub.script = [(200, {}, "one ERROR:prompt-word")]
+    with pytest.raises(LLMUnavailable, match="broke off") as caught:
+        await read_stream()
+    assert "prompt-word" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_it_reads_openais_format_itself(stub: StubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails when litellm keeps its response elsewhere: all would work, ten times slower."""
+    litellm = await sync_to_async(llm._litellm)()
+    monkeypatch.delattr(litellm.CustomStreamWrapper, "__anext__")
+    assert "".join(part.text for part in await read_stream()) == "Hello there. "
+
+
+async def test_it_gives_reasons_in_openais_words(stub: StubServer) -> None:
+    stub.finish_reason = "eos_token"
+    assert (await read_stream())[-1].finish_reason == "stop"
