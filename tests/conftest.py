@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import User
@@ -98,6 +100,19 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
+
+
+@pytest.fixture
+def process_environment(settings: Settings) -> dict[str, str]:
+    """Of another process of the product, with this test's database and data folder."""
+    name = settings.DATABASES["default"]["NAME"]
+    url = urlsplit(os.environ["DATABASE_URL"])
+    return {
+        **os.environ,
+        "DATABASE_URL": url._replace(path=f"/{name}").geturl() if url.scheme else f"sqlite:///{name}",
+        "DATA_DIR": str(settings.DATA_DIR),
+        "DJANGO_SETTINGS_MODULE": "assistant.settings",
+    }
 
 
 @pytest.fixture

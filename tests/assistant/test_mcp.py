@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
-from django.db import connection
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
@@ -269,22 +267,15 @@ def test_it_says_what_the_command_lacks(monkeypatch: pytest.MonkeyPatch, setting
         call_command("mcp")
 
 
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="the other process opens the test database by its file")
 async def test_it_serves_the_official_client_over_stdio(
-    secret: str, repository: Repository, hit: Hit, settings: Settings
+    secret: str, repository: Repository, hit: Hit, process_environment: dict[str, str]
 ) -> None:
     """In a process of its own; a token that is revoked ends the next call."""
     server = StdioServerParameters(
         command=sys.executable,
         args=["-c", _STDIO],
         cwd=PROJECT,
-        env={
-            **os.environ,
-            "DATABASE_URL": f"sqlite:///{settings.DATABASES['default']['NAME']}",
-            "DATA_DIR": str(settings.DATA_DIR),
-            "DJANGO_SETTINGS_MODULE": "assistant.settings",
-            "MCP_TOKEN": secret,
-        },
+        env={**process_environment, "MCP_TOKEN": secret},
     )
     async with Client(server, read_timeout_seconds=60) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS

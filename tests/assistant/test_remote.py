@@ -17,9 +17,7 @@ from urllib.error import URLError
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
 from django.test import Client
-from pytest_django import Settings
 
 from assistant import remote, tokens
 from assistant.models import Conversation
@@ -236,21 +234,14 @@ def test_it_searches_on_the_real_server(
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="the server opens the test database by its file")
 def test_it_asks_the_real_server(
-    user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
+    user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_environment: dict[str, str]
 ) -> None:
     """From a person's laptop, as a program of its own, through uvicorn to an index and back; no model writes."""
     monkeypatch.setattr(embedding, "get_embedder", StubEmbedder)
     build_now(real_repository(tmp_path, {"src/sessions.py": SESSIONS}, owner=user, visibility="private"))
     _token, secret = tokens.create(user, "laptop", scopes=["read", "ask"])
-    environment = {
-        **os.environ,
-        "DATABASE_URL": f"sqlite:///{settings.DATABASES['default']['NAME']}",
-        "DATA_DIR": str(settings.DATA_DIR),
-        "DJANGO_SETTINGS_MODULE": "assistant.settings",
-    }
-    with server(environment) as (port, _pid):
+    with server(process_environment) as (port, _pid):
         address = {"CODEBASE_SERVER": f"http://127.0.0.1:{port}", "CODEBASE_TOKEN": secret}
         command = [sys.executable, remote.__file__, "ask", "def unsign", "--repo", "acme/web"]
         done = subprocess.run(command, env=os.environ | address, capture_output=True, text=True, check=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -17,7 +16,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -216,16 +214,21 @@ def test_it_answers_a_mention_in_its_thread(door: Door, stand_in: Slack, model: 
     assert (job.state, job.text, job.response_url) == ("done", "", "")
 
 
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="the other process opens the test database by its file")
 def test_it_gives_one_answer_to_four_deliveries_with_a_restart_between(
-    door: Door, stand_in: Slack, linked: User, hit: Hit, monkeypatch: pytest.MonkeyPatch, settings: Settings
+    door: Door,
+    stand_in: Slack,
+    linked: User,
+    hit: Hit,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    process_environment: dict[str, str],
 ) -> None:
     """The worker is killed in the middle of the answer; another one takes it over."""
     payload = mention("<@U0BOT> How is the cookie signed?")
     door.event(payload)
     door.event(payload, **{"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"})
     assert len(door.queue) == 1
-    killed = start_worker(door.queue.pop(), stand_in, settings)
+    killed = start_worker(door.queue.pop(), stand_in, process_environment)
     deadline = time.monotonic() + 40
     while not Message.objects.filter(events__name="text").exists():
         assert killed.poll() is None, "the worker ended by itself"
@@ -251,10 +254,16 @@ def test_it_gives_one_answer_to_four_deliveries_with_a_restart_between(
     assert stand_in.reactions == set()
 
 
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="the other process opens the test database by its file")
 @pytest.mark.parametrize("nth", [1, 2])
 def test_it_posts_nothing_twice_when_it_is_killed_before_it_hears_that_slack_took_it(
-    nth: int, door: Door, stand_in: Slack, linked: User, hit: Hit, monkeypatch: pytest.MonkeyPatch, settings: Settings
+    nth: int,
+    door: Door,
+    stand_in: Slack,
+    linked: User,
+    hit: Hit,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    process_environment: dict[str, str],
 ) -> None:
     """`nth` post: its progress, then the second message of a long answer."""
     killed: list[subprocess.Popen[bytes]] = []
@@ -265,7 +274,7 @@ def test_it_posts_nothing_twice_when_it_is_killed_before_it_hears_that_slack_too
 
     stand_in.after = kill
     door.event(direct("How is the cookie signed?"))
-    killed.append(start_worker(door.queue.pop(), stand_in, settings, answer="A long word " * 1500))
+    killed.append(start_worker(door.queue.pop(), stand_in, process_environment, answer="A long word " * 1500))
     assert killed[0].wait(60) == -signal.SIGKILL
     assert len(stand_in.messages) == nth
 
@@ -288,16 +297,15 @@ def test_it_posts_anew_what_was_deleted_before_it_could_be_sure(stand_in: Slack)
     assert stand_in.texts(DM) == ["So."]
 
 
-def start_worker(job_id: int, stand_in: Slack, settings: Settings, answer: str = "") -> subprocess.Popen[bytes]:
+def start_worker(
+    job_id: int, stand_in: Slack, environment: dict[str, str], answer: str = ""
+) -> subprocess.Popen[bytes]:
     """Another process with this test's database; without `answer` its model never comes to an end."""
     return subprocess.Popen(
         [sys.executable, "-c", _WORKER, str(job_id), answer],
         cwd=PROJECT,
         env={
-            **os.environ,
-            "DATABASE_URL": f"sqlite:///{settings.DATABASES['default']['NAME']}",
-            "DATA_DIR": str(settings.DATA_DIR),
-            "DJANGO_SETTINGS_MODULE": "assistant.settings",
+            **environment,
             "SLACK_BOT_TOKEN": TOKEN,
             "SLACK_SIGNING_SECRET": SECRET,
             "SLACK_API_URL": stand_in.api,
