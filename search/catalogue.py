@@ -29,6 +29,7 @@ from indexing import segment_cache
 from indexing.errors import IndexFormatError
 from indexing.index_format import MANIFEST, ModelInfo, OpenIndex, Postings, Segment, open_index
 from indexing.quantizing import sign_bits
+from search.hamming import cosines
 from search.lexical import K1, B, Statistics, sorted_terms, term_weights
 
 logger = logging.getLogger(__name__)
@@ -129,7 +130,7 @@ class Catalogue:
         """Over the chunks of these rows."""
         wanted, mine = sorted_terms(query), self._mask(rows)
         counts = np.zeros(len(wanted), np.int64)
-        for first, shard in self._placed():
+        for first, shard in self._placed:
             allowed = mine[first : first + len(shard.ids)]
             for place, span in enumerate(shard.spans(wanted)):
                 counts[place] += shard.frequencies[span][allowed[shard.owners[span]]].sum(dtype=np.int64)
@@ -141,7 +142,7 @@ class Catalogue:
         bounds = np.zeros(len(self.chunks), np.float32)
         weights = term_weights(query, statistics) * np.float32(K1 + 1)
         wanted = sorted_terms(query)
-        for first, shard in self._placed():
+        for first, shard in self._placed:
             part = bounds[first : first + len(shard.ids)]
             for span, weight in zip(shard.spans(wanted), weights, strict=True):
                 part[shard.owners[span]] += weight * shard.best[span].astype(np.float32)
@@ -152,7 +153,7 @@ class Catalogue:
         that model, and for those that the sign bits put far away."""
         bits = sign_bits(vector.reshape(1, -1))[0]
         alike = np.full(len(self.chunks), -1, np.int64)
-        for first, shard in self._placed():
+        for first, shard in self._placed:
             usable = shard.of_model(model) & (np.diff(shard.centroid_starts) > 0)
             if usable.any() and shard.centroid_bits.shape[1] == len(bits):
                 distances = np.bitwise_count(shard.centroid_bits ^ bits).sum(axis=1, dtype=np.int64)
@@ -162,17 +163,21 @@ class Catalogue:
             alike[first : first + len(shard.ids)][~usable] = -1
         result = np.zeros(len(rows), np.float32)
         order = np.argsort(-alike[rows], kind="stable")[:RESCORED_CENTROIDS]
-        for place in order[alike[rows[order]] >= 0]:
-            result[place] = float((self._centroids(int(rows[place])).astype(np.float32) @ vector).max())
+        nearest = order[alike[rows[order]] >= 0]
+        if len(nearest):
+            centroids = [self._centroids(row) for row in rows[nearest].tolist()]
+            edges = np.cumsum([0, *map(len, centroids)])[:-1]
+            result[nearest] = np.maximum.reduceat(cosines(vector, np.concatenate(centroids)), edges)
         return result
 
     def _centroids(self, row: int) -> npt.NDArray[np.float16]:
-        for first, shard in self._placed():
+        for first, shard in self._placed:
             if row < first + len(shard.ids):
                 local = row - first
                 return shard.centroids[int(shard.centroid_starts[local]) : int(shard.centroid_starts[local + 1])]
         raise IndexError(row)
 
+    @cached_property
     def _placed(self) -> list[tuple[int, _Shard]]:
         edges = np.cumsum([0] + [len(shard.ids) for shard in self.shards])
         return [(int(first), shard) for first, shard in zip(edges, self.shards, strict=False)]

@@ -1,7 +1,7 @@
 """The indexes opened for one question, seen as one space of rows.
 
 Chunk row = the segment's first row + the row inside the segment; file rows likewise. Everything after
-this module works on such rows and NumPy arrays; records are made only for what is shown.
+this module works on such rows and NumPy arrays, always ascending; records are made only for what is shown.
 """
 
 from __future__ import annotations
@@ -106,13 +106,11 @@ class Corpus:
     def chunk_sources(self, chunk_rows: Rows) -> Rows:
         """The position in `sources` of each chunk row's repository."""
         places = {source.repository_id: place for place, source in enumerate(self.sources)}
-        return self._gather(
-            chunk_rows, lambda part, local: np.full(len(local), places[part.source.repository_id], np.int64)
-        )
+        return self._gather(chunk_rows, lambda part, _: np.int64(places[part.source.repository_id]))
 
     def chunk_field(self, chunk_rows: Rows, field: str) -> Rows:
         """A field of CHUNK_DTYPE for each chunk row, as int64. Kinds and strings are per segment: not for those."""
-        return self._gather(chunk_rows, lambda part, local: part.segment.chunks[field][local].astype(np.int64))
+        return self._gather(chunk_rows, lambda part, local: part.segment.chunks[field][local])
 
     def chunk_ranges(self, file_rows: Rows) -> tuple[Rows, Rows]:
         """(first chunk row, number of chunks) of each file."""
@@ -120,13 +118,21 @@ class Corpus:
         for part, mine in self._by_part(file_rows, self._file_edges):
             local = file_rows[mine] - part.first_file
             edges = part.segment.file_chunks
-            starts[mine] = edges[local] + np.int64(part.first_chunk)
-            counts[mine] = edges[local + 1] - edges[local].astype(np.int64)
+            starts[mine] = edges[local]
+            counts[mine] = edges[local + 1]
+            counts[mine] -= starts[mine]
+            starts[mine] += part.first_chunk
         return starts, counts
 
     def path(self, file_row: int) -> bytes:
         part = self.part_of_file(file_row)
         return part.segment.paths.raw(file_row - part.first_file)
+
+    def paths(self, file_rows: Rows) -> list[bytes]:
+        found: list[bytes] = []
+        for part, mine in self._by_part(file_rows, self._file_edges):
+            found += part.segment.paths.raws(file_rows[mine] - part.first_file)
+        return found
 
     def file_flags(self, file_rows: Rows) -> Rows:
         """The flags of each file row: FileFlag values, added."""
@@ -139,20 +145,23 @@ class Corpus:
         part = self.part_of_chunk(chunk_row)
         return part.source, part.segment.chunk(chunk_row - part.first_chunk)
 
-    def _gather(self, rows: Rows, read: Callable[[Part, Rows], npt.NDArray[np.integer]]) -> Rows:
+    def _gather(self, rows: Rows, read: Callable[[Part, Rows], npt.NDArray[np.integer] | np.integer]) -> Rows:
         result = np.zeros(len(rows), np.int64)
         for part, mine in self._by_part(rows, self._chunk_edges):
             result[mine] = read(part, rows[mine] - part.first_chunk)
         return result
 
-    def _by_part(self, rows: Rows, edges: Sequence[int]) -> Iterator[tuple[Part, npt.NDArray[np.intp]]]:
+    def _by_part(self, rows: Rows, edges: Sequence[int]) -> Iterator[tuple[Part, slice]]:
         """Each part that has some of the rows, with their positions."""
-        owners = np.searchsorted(edges, rows, side="right") - 1
-        for number in np.unique(owners):
-            yield self.parts[int(number)], np.flatnonzero(owners == number)
+        ends = [*rows.searchsorted(edges[1:]).tolist(), len(rows)]
+        first = 0
+        for part, end in zip(self.parts, ends, strict=False):
+            if first < end:
+                yield part, slice(first, end)
+            first = end
 
 
 def ranges(starts: Rows, counts: Rows) -> Rows:
     """starts[0], starts[0] + 1, ... `counts[0]` of them, then those of starts[1], and so on."""
     before = np.cumsum(counts) - counts
-    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
+    return (starts - before).repeat(counts) + np.arange(int(counts.sum()))

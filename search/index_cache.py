@@ -5,6 +5,7 @@ A published index is one file that appears by rename: its inode and time tell wh
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -45,7 +46,7 @@ def size() -> int:
 
 def _stamp(directory: Path) -> _Stamp:
     try:
-        status = (directory / MANIFEST).stat()
+        status = os.stat(f"{directory}/{MANIFEST}")
     except OSError:  # nothing there, or a volume that is away: said when it is opened
         return (0, 0, 0)
     return (status.st_ino, status.st_mtime_ns, status.st_size)

@@ -45,27 +45,36 @@ def bm25(
     query: term hash -> weight. `statistics`: of these lists, unless given. The inverse document frequency is
     Lucene's, always positive: log(1 + (N - df + 0.5) / (df + 0.5)).
     """
-    scores = np.zeros(sum(len(postings.lengths) for postings in lists), np.float32)
-    if not len(scores) or not query:
-        return scores
-    wanted = sorted_terms(query)
-    found = [_find(postings, wanted) for postings in lists]
-    known = statistics or _statistics(lists, found)
+    documents = [len(postings.lengths) for postings in lists]
+    if not sum(documents) or not query:
+        return np.zeros(sum(documents), np.float32)
+    starts, counts = _find(lists, sorted_terms(query))
+    known = statistics or _statistics(lists, counts.sum(axis=0))
     weights = term_weights(query, known) * np.float32(k1 + 1)
     floor, slope = np.float32(k1 * (1 - b)), np.float32(k1 * b / max(1.0, known.average_length))
-    first = 0
-    for postings, (starts, counts) in zip(lists, found, strict=True):
-        documents = len(postings.lengths)
-        present = np.flatnonzero(counts)
-        if present.size:
-            windows = [slice(int(starts[i]), int(starts[i] + counts[i])) for i in present]
-            rows = np.concatenate([postings.rows[window] for window in windows])
-            freqs = np.concatenate([postings.freqs[window] for window in windows]).astype(np.float32)
-            values = np.repeat(weights[present], counts[present]) * freqs
-            values /= freqs + (floor + slope * postings.lengths[rows])
-            scores[first : first + documents] = np.bincount(rows, values, minlength=documents)
-        first += documents
-    return scores
+    owners, terms = np.nonzero(counts)  # of each window of postings: its list and its term
+    sizes = counts[owners, terms]
+    rows, freqs = _windows(lists, owners, starts[owners, terms], sizes)
+    rows += np.repeat((np.cumsum(documents) - documents)[owners], sizes)
+    norms = floor + slope * np.concatenate([postings.lengths for postings in lists])
+    values = np.repeat(weights[terms], sizes) * freqs
+    values /= freqs + norms[rows]
+    return np.bincount(rows, values, minlength=sum(documents)).astype(np.float32)
+
+
+def _windows(
+    lists: Sequence[Postings], owners: npt.NDArray[np.intp], starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Rows and frequencies of some windows of postings, one behind the other."""
+    rows, freqs = np.empty(int(sizes.sum()), np.int64), np.empty(int(sizes.sum()), np.float32)
+    if owners.size:
+        windows = [
+            (lists[owner], slice(start, end))
+            for owner, start, end in zip(owners.tolist(), starts.tolist(), (starts + sizes).tolist(), strict=True)
+        ]
+        np.concatenate([postings.rows[window] for postings, window in windows], out=rows)
+        np.concatenate([postings.freqs[window] for postings, window in windows], out=freqs)
+    return rows, freqs
 
 
 def sorted_terms(query: Mapping[int, float]) -> npt.NDArray[np.uint64]:
@@ -79,25 +88,29 @@ def term_weights(query: Mapping[int, float], statistics: Statistics) -> npt.NDAr
     return (np.array([query[term] for term in sorted(query)]) * rarity).astype(np.float32)
 
 
-def _statistics(
-    lists: Sequence[Postings], found: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
-) -> Statistics:
+def _statistics(lists: Sequence[Postings], frequencies: npt.NDArray[np.int64]) -> Statistics:
     documents = sum(len(postings.lengths) for postings in lists)
-    terms = sum(int(postings.lengths.sum()) for postings in lists)
-    return Statistics(documents, terms / documents, np.sum([counts for _, counts in found], axis=0))
+    return Statistics(documents, sum(postings.terms for postings in lists) / documents, frequencies)
 
 
 def document_frequencies(lists: Sequence[Postings], terms: Sequence[int]) -> npt.NDArray[np.int64]:
     """(terms,) in how many documents of all lists each of the terms occurs."""
-    wanted = np.array(terms, np.uint64)
-    return sum((_find(postings, wanted)[1] for postings in lists), np.zeros(len(wanted), np.int64))
+    counts: npt.NDArray[np.int64] = _find(lists, np.array(terms, np.uint64))[1].sum(axis=0)
+    return counts
 
 
-def _find(postings: Postings, wanted: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where each wanted term's postings start, and how many it has; 0 for terms that do not occur."""
-    hashes = postings.hashes
-    if not len(hashes):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
-    places = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
-    starts = postings.starts[places].astype(np.int64)
-    return starts, np.where(hashes[places] == wanted, postings.starts[places + 1] - starts, 0)
+def _find(
+    lists: Sequence[Postings], wanted: npt.NDArray[np.uint64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(lists, wanted) where each term's postings start in each list, and how many it has; 0 where it does not occur."""
+    shape = len(lists), len(wanted)
+    starts, ends = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    for number, postings in enumerate(lists):
+        if len(postings.hashes):
+            places = postings.hashes.searchsorted(wanted)
+            known = postings.hashes.take(places, mode="clip") == wanted
+            places *= known
+            starts[number] = postings.starts[places]
+            places += known
+            ends[number] = postings.starts[places]
+    return starts, ends - starts

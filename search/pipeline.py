@@ -345,12 +345,12 @@ def _hits(corpus: Corpus, pool: Pool, ranked: Ranked, scope: Scope) -> Iterator[
     for position in ranked.order.tolist():
         if (shown := copies.take(position)) is None:
             continue
-        hit = replace(hit_at(corpus, pool, shown.position, float(ranked.scores[position])), copies=shown.places)
+        hit = hit_at(corpus, pool, shown.position, float(ranked.scores[position]), copies=shown.places)
         if _is_relevant(hit) and _in_languages(hit, scope):
             yield hit
 
 
-def hit_at(corpus: Corpus, pool: Pool, position: int, score: float) -> Hit:
+def hit_at(corpus: Corpus, pool: Pool, position: int, score: float, *, copies: int = 1) -> Hit:
     source, record = corpus.record(int(pool.chunks[position]))
     return Hit(
         repository_id=source.repository_id,
@@ -370,6 +370,7 @@ def hit_at(corpus: Corpus, pool: Pool, position: int, score: float) -> Hit:
         legs=_legs(pool, position),
         cosine=_best_cosine(pool, position),
         description=record.description,
+        copies=copies,
     )
 
 
@@ -377,16 +378,17 @@ def _legs(pool: Pool, position: int) -> dict[str, float]:
     """The best raw score of each list over the queries; lists that did not find the chunk are left out."""
     legs: dict[str, float] = {}
     for (_, name), scores in pool.chunk_lists.items():
-        legs[name] = max(legs.get(name, 0.0), float(scores[position]))
-    place = int(np.searchsorted(pool.file_rows, pool.files[position]))
-    if place < len(pool.file_rows) and pool.file_rows[place] == pool.files[position]:
+        legs[name] = max(legs.get(name, 0.0), scores.item(position))
+    file_row = pool.files[position]
+    place = int(pool.file_rows.searchsorted(file_row))
+    if place < len(pool.file_rows) and pool.file_rows[place] == file_row:
         for (_, name), scores in pool.file_lists.items():
-            legs[name] = max(legs.get(name, 0.0), float(scores[place]))
+            legs[name] = max(legs.get(name, 0.0), scores.item(place))
     return {name: round(value, 3) for name, value in legs.items() if value > 0}
 
 
 def _best_cosine(pool: Pool, position: int) -> float | None:
-    values = [float(scores[position]) for (_, name), scores in pool.chunk_lists.items() if name.startswith("vectors.")]
+    values = [scores.item(position) for (_, name), scores in pool.chunk_lists.items() if name.startswith("vectors.")]
     return round(max(values), 4) if values else None
 
 

@@ -20,7 +20,6 @@ Constants are round numbers checked on a public benchmark; docs/evaluation.md sa
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -190,24 +189,33 @@ def path_match(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) 
     """
     wanted, known = _by_beginning(wording.stem_words), _by_beginning(wording.all_stem_words)
     distinct, inverse = np.unique(files, return_inverse=True)
-    found: dict[str, frozenset[str]] = {}  # word of a path -> the wanted words that it is
     values = np.zeros(len(distinct), np.float32)
-    for place, file_row in enumerate(distinct.tolist()):
-        path_words, name_words = _path_stems(corpus.path(file_row))
-        for word in path_words - found.keys():
-            found[word] = _alike(word, wanted)
-        covered = len(frozenset().union(*[found[word] for word in path_words])) / max(1, len(wording.stem_words))
-        named = sum(bool(_alike(word, known)) for word in name_words) / max(1, len(name_words))
+    for place, path in enumerate(corpus.paths(distinct)):
+        words = _path_words(path)
+        if words.beginnings.isdisjoint(known):
+            continue
+        found = frozenset().union(*[_alike(word, wanted) for word in words.path])
+        covered = len(found) / max(1, len(wording.stem_words))
+        named = sum(bool(_alike(word, known)) for word in words.name) / max(1, len(words.name))
         values[place] = weights.path_words * covered + weights.path_name * named
     return values[inverse]
 
 
+@dataclass(frozen=True, slots=True)
+class _PathWords:
+    """Stems of the whole path, and of the file's name without its ending; the beginnings of all of them."""
+
+    path: frozenset[str]
+    name: tuple[str, ...]
+    beginnings: frozenset[str]
+
+
 @lru_cache(maxsize=_CACHED_PATHS)
-def _path_stems(path: bytes) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Stems of the whole path, and of the file's name without its ending."""
+def _path_words(path: bytes) -> _PathWords:
     text = path.decode("utf-8", "replace")
     name = text.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    return frozenset(stems(terms(text))), tuple(stems(terms(name)))
+    words, of_name = frozenset(stems(terms(text))), tuple(stems(terms(name)))
+    return _PathWords(words, of_name, frozenset(word[:4] for word in words.union(of_name)))
 
 
 def _by_beginning(words: frozenset[str]) -> dict[str, list[str]]:
@@ -303,18 +311,30 @@ def saturate(scores: Floats, files: Rows, symbols: Rows, *, limit: int, later_ch
     The n-th chunk of a file counts `later_chunk` ** (n - 1) of its score, the n-th of one definition in it
     `later_part` ** (n - 1) of that.
     """
-    order = np.lexsort((np.arange(len(scores)), -scores))
-    given, owners, names = scores.tolist(), files.tolist(), symbols.tolist()
-    chunks_before: Counter[int] = Counter()
-    parts_before: Counter[tuple[int, int]] = Counter()
-    value = np.empty(len(scores), np.float64)
-    for position in order.tolist():
-        owner, part = owners[position], (owners[position], names[position])
-        value[position] = given[position] * later_chunk ** chunks_before[owner] * later_part ** parts_before[part]
-        chunks_before[owner] += 1
-        parts_before[part] += 1
-    best: Rows = np.lexsort((np.arange(len(scores)), -value))[:limit]
+    order = (-scores).argsort(kind="stable")
+    value = scores.astype(np.float64)
+    value[order] *= _powers(later_chunk, _earlier(files[order]))
+    value[order] *= _powers(later_part, _earlier(files[order], symbols[order]))
+    best: Rows = (-value).argsort(kind="stable")[:limit]
     return best
+
+
+def _earlier(*keys: Rows) -> Rows:
+    """(n,) how many earlier entries have the same keys."""
+    order = np.lexsort(keys)
+    begins = np.ones(len(order), bool)
+    begins[1:] = False
+    for key in keys:
+        begins[1:] |= key[order[1:]] != key[order[:-1]]
+    places = np.arange(len(order))
+    earlier = np.empty(len(order), np.int64)
+    earlier[order] = places - np.maximum.accumulate(np.where(begins, places, 0))
+    return earlier
+
+
+def _powers(base: float, exponents: Rows) -> npt.NDArray[np.float64]:
+    powers = np.array([base**exponent for exponent in range(int(exponents.max()) + 1)])
+    return np.asarray(powers[exponents])
 
 
 def _best_of_each_file(files: Rows, scores: Floats) -> tuple[Rows, Rows]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from django.conf import settings
 
@@ -25,9 +27,11 @@ from search.results import Scope, SearchOptions
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Readable:
-    """A repository with a published index that the asking person may read. `row`: its place in the catalogue."""
+class Readable(NamedTuple):
+    """A repository with a published index that the asking person may read. `row`: its place in the catalogue.
+
+    A tuple, because a search makes one for each of thousands.
+    """
 
     repository_id: int
     name: str
@@ -37,7 +41,12 @@ class Readable:
 
     @property
     def index_path(self) -> Path:
-        return Path(settings.DATA_DIR) / "indexes" / str(self.repository_id)
+        return _index_path(settings.DATA_DIR, self.repository_id)
+
+
+@lru_cache(maxsize=1 << 14)
+def _index_path(data_dir: str | Path, repository_id: int) -> Path:
+    return Path(data_dir) / "indexes" / str(repository_id)
 
 
 @dataclass(frozen=True, slots=True)

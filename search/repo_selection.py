@@ -9,14 +9,15 @@ of the best score, enough to win among near equals and too little to push aside 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from indexing.errors import IndexFormatError
-from indexing.index_format import ModelInfo
+from indexing.index_format import ModelInfo, Postings, Segment
 from indexing.tokenizing import stems, terms
 from search.catalogue import TERM_LIST
 from search.fusion import scale
@@ -54,7 +55,7 @@ def choose(
     if not found:
         return Choices((), ())
     named = _named(found, queries)
-    about = [_topic(one, queries) for one in found]
+    about = [_topic(one, queries) if one.topics else "" for one in found]
     preferred = np.array([one.golden or bool(topic) for one, topic in zip(found, about, strict=True)])
     meaning = scale(_nearest_centroid(library, queries, model), depth=len(found))
     lexical = scale(_best_chunk(library, queries, meaning, named | preferred, limit), depth=len(found))
@@ -121,25 +122,38 @@ def _best_chunk(
     promise = bounds / (float(bounds.max()) or 1.0) + CENTROID_WEIGHT * meaning
     looked_up = np.argsort(-promise, kind="stable")[: LOOKED_UP * limit]
     best = np.zeros(len(rows), np.float32)
-    for i in np.union1d(looked_up, np.flatnonzero(wanted)[:limit]).tolist():
+    segments = list(_segments(library, np.union1d(looked_up, np.flatnonzero(wanted)[:limit])))
+    if segments:
+        owners = [owner for owner, _, _ in segments]
         for query, statistics in known:
-            score = query.weight * _best_in(library.repositories[i], query.wording.stems, statistics)
-            best[i] = max(best[i], score)
+            scores = query.weight * _best_of_each(segments, query.wording.stems, statistics)
+            np.maximum.at(best, owners, scores)
     return best
 
 
-def _best_in(one: Readable, query: Mapping[int, float], statistics: Statistics) -> float:
-    try:
-        index = opened(one.index_path)
-    except IndexFormatError:  # said when it is opened to be searched
-        return 0.0
-    best = 0.0
-    for segment in index.segments:
-        if (postings := segment.postings(TERM_LIST)) is not None:
-            scores = bm25([postings], query, statistics=statistics)
-            if segment.live_chunks is not None:
-                scores = scores[segment.live_chunks]
-            best = max(best, float(scores.max(initial=0)))
+_Searched = tuple[int, Segment, Postings]  # which repository, and what of it
+
+
+def _segments(library: Library, repositories: npt.NDArray[np.int64]) -> Iterator[_Searched]:
+    """Those with chunks."""
+    for i in repositories.tolist():
+        try:
+            index = opened(library.repositories[i].index_path)
+        except IndexFormatError:  # said when it is opened to be searched
+            continue
+        for segment in index.segments:
+            if segment.info.chunks and (postings := segment.postings(TERM_LIST)) is not None:
+                yield i, segment, postings
+
+
+def _best_of_each(segments: Sequence[_Searched], query: Mapping[int, float], statistics: Statistics) -> Floats:
+    """(segments,) the best live chunk's BM25."""
+    scores = bm25([postings for _, _, postings in segments], query, statistics=statistics)
+    edges = np.cumsum([0, *(segment.info.chunks for _, segment, _ in segments)])
+    for (_, segment, _), first in zip(segments, edges.tolist(), strict=False):
+        if segment.live_chunks is not None:
+            scores[first : first + segment.info.chunks] *= segment.live_chunks
+    best: Floats = np.maximum.reduceat(scores, edges[:-1])
     return best
 
 
@@ -166,5 +180,12 @@ def _named(found: Sequence[Readable], queries: Sequence[Query]) -> npt.NDArray[n
     """Whether the last part of the name is a word of the question: `flask` of pallets/flask."""
     text = queries[0].wording.text if queries else ""
     words, single = set(text.lower().split()), set(terms(text))
-    names = (one.name.rsplit("/", 1)[-1].lower() for one in found)
-    return np.array([name in words or (name in single and len(terms(name)) == 1) for name in names], bool)
+    names = (_last_name(one.name) for one in found)
+    return np.array([name in words or (is_word and name in single) for name, is_word in names], bool)
+
+
+@lru_cache(maxsize=1 << 14)
+def _last_name(name: str) -> tuple[str, bool]:
+    """`Flask` of `pallets/Flask` in lower case, and whether it is one word."""
+    last = name.rsplit("/", 1)[-1].lower()
+    return last, len(terms(last)) == 1

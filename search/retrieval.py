@@ -141,17 +141,17 @@ def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes)
         return np.empty(0, np.int64)
     rows = np.sort(nearest_rows(bits, ranges, wanted * BINARY_OVERFETCH + min(_dead_rows(found), MOST_DEAD_ROWS)))
     lengths = [part.last - part.first for part in ranges]
-    edges = np.searchsorted(rows, np.cumsum([0, *lengths]))
+    edges = rows.searchsorted(np.cumsum([0, *lengths])).tolist()
     before = 0
     first_owner = _first_owner(name)
     owners: list[Rows] = []
     for (part, vectors, first), length, start, end in zip(found, lengths, edges, edges[1:], strict=False):
         if start < end:
-            local = np.unique(vectors.owners(rows[start:end] - before + first))
-            owners.append(local[_live(part, name, local)] + first_owner(part))
+            local = _live(part, name, vectors.owners(rows[start:end] - (before - first)))
+            owners.append(local + first_owner(part))
         before += length
     candidates = _union(owners)
-    best = np.argsort(-_cosines(corpus, query, name, candidates), kind="stable")[:wanted]
+    best = (-_cosines(corpus, query, name, candidates)).argsort(kind="stable")[:wanted]
     return candidates[best]
 
 
@@ -178,9 +178,9 @@ def _vector_range(part: Part, vectors: VectorList, name: str, path_filter: bytes
     return int(vectors.starts[inside.start]), int(vectors.starts[inside.stop])
 
 
-def _live(part: Part, name: str, owners: Rows) -> npt.NDArray[np.bool_]:
+def _live(part: Part, name: str, owners: Rows) -> Rows:
     live = part.segment.live_files if name == "files" else part.segment.live_chunks
-    return np.ones(len(owners), bool) if live is None else np.asarray(live[owners], bool)
+    return owners if live is None else owners[live[owners]]
 
 
 def _best_chunks(
@@ -206,21 +206,32 @@ def _cosines(corpus: Corpus, query: Query, name: str, rows: Rows) -> Floats:
     assert query.vector is not None
     result = np.zeros(len(rows), np.float32)
     first_owner = _first_owner(name)
-    floats, places, counts = [], [], []
+    found, places, starts, ends = [], [], [], []
     for part, vectors in corpus.vectors(name):
         first = first_owner(part)
-        low, high = np.searchsorted(rows, [first, first + len(vectors.starts) - 1])
+        low, high = rows.searchsorted((first, first + len(vectors.starts) - 1)).tolist()
         if low < high:
             own = rows[low:high] - first
-            starts = vectors.starts[own].astype(np.int64)
-            counts.append(vectors.starts[own + 1] - starts)
-            floats.append(vectors.floats[ranges(starts, counts[-1])])
-            places.append(np.arange(low, high))
-    if not floats:
+            found.append(vectors)
+            places.append(slice(low, high))
+            starts.append(vectors.starts[own])
+            ends.append(vectors.starts[own + 1])
+    if not found:
         return result
-    count, place = np.concatenate(counts), np.concatenate(places)
-    scores = cosines(query.vector, np.concatenate(floats))
+    first_rows = np.concatenate(starts, dtype=np.int64)
+    count = np.concatenate(ends, dtype=np.int64) - first_rows
+    edges = count.cumsum()
+    vector_rows = ranges(first_rows, count)
+    floats = np.empty((len(vector_rows), len(query.vector)), np.float16)
+    before = owners = 0
+    for vectors, place in zip(found, places, strict=True):
+        owners += place.stop - place.start
+        after = int(edges[owners - 1])
+        vectors.floats.take(vector_rows[before:after], axis=0, out=floats[before:after], mode="clip")
+        before = after
+    scores = cosines(query.vector, floats)
     known = count > 0
     if known.any():
-        result[place[known]] = np.maximum.reduceat(scores, (np.cumsum(count) - count)[known])
+        own_rows = np.concatenate([np.arange(place.start, place.stop) for place in places])
+        result[own_rows[known]] = np.maximum.reduceat(scores, (edges - count)[known])
     return result

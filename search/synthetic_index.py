@@ -40,6 +40,7 @@ MODEL = ModelInfo(id="synthetic", revision="1", dimensions=DIMENSIONS)
 CHUNKS_PER_FILE = 5
 IMPORTS_PER_FILE = 4
 WORDS_PER_CHUNK = 72
+DESCRIBED = 6  # one of so many words of a chunk is in its description
 DISTINCT_WORDS = 46  # of a chunk
 SHARED_WORDS = 6_000
 OWN_WORDS = 500  # of one repository
@@ -184,7 +185,7 @@ def _write_terms(folder: _Folder, words: Words, files: int) -> None:
     numbers, places = np.unique(words, return_inverse=True)
     hashes = np.array([_hash(int(number)) for number in numbers], np.uint64)[places].reshape(words.shape)
     owners = np.repeat(np.arange(chunks), WORDS_PER_CHUNK)
-    few = hashes[:, ::6]
+    few = hashes[:, ::DESCRIBED]
     for name, found, rows, count in (
         ("code_stems", hashes, owners, chunks),
         ("code_terms", hashes, owners, chunks),
@@ -225,8 +226,8 @@ def _question(random: np.random.Generator, words: Words, vectors: NDArray[np.flo
     return SyntheticQuestion(text, (vector / np.linalg.norm(vector)).astype(np.float32))
 
 
-def texts_of(repository: SyntheticRepository) -> Iterator[str]:
+def texts_of(words: Words) -> Iterator[str]:
     """The words of each chunk as one text."""
-    known = {number: word(number) for number in np.unique(repository.words).tolist()}
-    for row in repository.words.tolist():
+    known = {number: word(number) for number in np.unique(words).tolist()}
+    for row in words.tolist():
         yield " ".join(known[number] for number in row)

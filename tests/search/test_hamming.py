@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from search.hamming import cosines, top_rows
+from search.hamming import FEW_ROWS, cosines, top_rows
 
 
 def bits(*values: int) -> np.ndarray:
@@ -46,3 +46,20 @@ def test_it_returns_nothing_from_nothing() -> None:
 def test_it_rescales_float16_rows_to_cosines() -> None:
     rows = np.array([[1, 0], [0.6, 0.8]], np.float16)
     assert np.allclose(cosines(np.array([0, 1], np.float32), rows), [0, 0.8], atol=1e-3)
+
+
+def test_it_reads_every_finite_half_as_numpy_does() -> None:
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)]
+    rows = np.stack([halves, np.zeros_like(halves)], axis=1)
+    np.testing.assert_array_equal(cosines(np.array([1, 0], np.float32), rows), halves.astype(np.float32))
+
+
+def test_it_finds_the_same_rows_in_one_large_matrix_as_in_small_ones() -> None:
+    random = np.random.default_rng(5)
+    matrix = random.integers(0, 2**8, (FEW_ROWS + 500, 1), dtype=np.uint64)
+    query = random.integers(0, 2**8, 1, dtype=np.uint64)
+    rows, similarities = top_rows(query, [matrix], 300)
+    parts_rows, parts_similarities = top_rows(query, [matrix[:9_000], matrix[9_000:]], 300)
+    assert rows.tolist() == parts_rows.tolist()
+    assert similarities.tolist() == parts_similarities.tolist()

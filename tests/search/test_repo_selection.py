@@ -31,7 +31,7 @@ def names(question: str, library: Library, *, limit: int = 2) -> list[str]:
 
 
 def with_shop(library: Library, **changes: object) -> Library:
-    changed = [replace(one, **changes) if one.name == "acme/shop" else one for one in library.repositories]
+    changed = [one._replace(**changes) if one.name == "acme/shop" else one for one in library.repositories]
     return replace(library, repositories=tuple(changed))
 
 

@@ -1,7 +1,8 @@
 """`manage.py bench`: what search costs on this machine, as ratios taken in one run.
 
 Hamming search against reading the bytes, faiss and NumPy; then whole searches over synthetic repositories against bare
-Hamming search and tantivy over the same words and bits. Machines are shared and noisy: compare the columns of one run.
+Hamming search and tantivy over the same words and bits: one list of each, and all seven lists that a search has.
+Machines are shared and noisy: compare the columns of one run.
 """
 
 from __future__ import annotations
@@ -90,9 +91,10 @@ class Command(BaseCommand):
         for name, milliseconds in typical.items():
             self.stdout.write(f"  {name:24} {milliseconds:9.2f} ms  {milliseconds / typical['bare']:6.2f} x")
         self.stdout.write(f"  {'first after a start':24} {found['first']:9.2f} ms")
-        self.stdout.write(
-            _verdict(f"search of bare, {repositories:,}", typical["search"] / typical["bare"], MOST_OF_BARE)
-        )
+        # A search has four lists of words and three of vectors, so it is held against as many bare ones; and against
+        # one of each, the least that a search of words and vectors could be.
+        for name in ("bare, all lists", "bare"):
+            self.stdout.write(_verdict(f"search of {name}", typical["search"] / typical[name], MOST_OF_BARE))
         later = found["first"] - typical["search"]
         self.stdout.write(_verdict("first one later by, ms", later, MOST_AFTER_RESTART_MS))
 

@@ -10,6 +10,7 @@ import time
 from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,14 +23,24 @@ from indexing import embedding
 from indexing.access import Principal
 from indexing.index_format import ModelInfo
 from indexing.models import Index, Mirror, Repository
+from indexing.quantizing import sign_bits
 from search import pipeline
 from search.hamming import top_rows
 from search.pipeline import search, warm_up
-from search.synthetic_index import MODEL, SyntheticQuestion, texts_of, write_index
+from search.synthetic_index import (
+    CHUNKS_PER_FILE,
+    DESCRIBED,
+    MODEL,
+    SyntheticQuestion,
+    SyntheticRepository,
+    texts_of,
+    write_index,
+)
 
 QUESTIONS = 30
 ROUNDS = 3
 TOP = 100
+BARE_FIELDS = {"bare_chunks": ("code", "descriptions"), "bare_files": ("code",)}
 MIRROR = "https://synthetic.invalid/world.git"
 
 
@@ -61,7 +72,7 @@ def _make(repositories: int, chunks: int) -> None:
     questions = []
     for row in rows:
         written = write_index(row.index_path, repository_id=row.pk, chunks=chunks)
-        bare.add(texts_of(written), written.bits)
+        bare.add(written)
         questions.append(written.question)
     bare.finish()
     asked = questions[:: max(1, len(questions) // QUESTIONS)][:QUESTIONS]
@@ -125,50 +136,74 @@ class _GivenVectors:
 
 
 class _Bare:
-    """The same words and bits without anything around them: one tantivy index, one matrix."""
+    """The same words and bits without anything around them: a tantivy index of chunks, one of files, one matrix."""
 
-    def __init__(self, index: Any, bits: np.typing.NDArray[np.uint64]) -> None:  # Any: tantivy's, which has no types
-        self.index = index
+    def __init__(self, chunks: Any, files: Any, bits: np.typing.NDArray[np.uint64]) -> None:  # Any: tantivy's, untyped
+        self.chunks = chunks
+        self.files = files
         self.bits = bits
-        self._writer: Any = None
+        self.file_bits = np.ascontiguousarray(bits[::CHUNKS_PER_FILE])
+        self._writers: list[Any] = []
         self._matrices: list[np.typing.NDArray[np.uint64]] = []
 
     @classmethod
     def new(cls) -> _Bare:
         import tantivy
 
-        schema = tantivy.SchemaBuilder()
-        schema.add_text_field("text", index_option="freq")
-        (_folder() / "bare").mkdir()
-        bare = cls(tantivy.Index(schema.build(), path=str(_folder() / "bare")), np.zeros((0, 6), np.uint64))
-        bare._writer = bare.index.writer(500_000_000, 1)
+        indexes: list[Any] = []  # Any: tantivy's
+        for name, fields in BARE_FIELDS.items():
+            schema = tantivy.SchemaBuilder()
+            for field in fields:
+                schema.add_text_field(field, index_option="freq")
+            (_folder() / name).mkdir()
+            indexes.append(tantivy.Index(schema.build(), path=str(_folder() / name)))
+        bare = cls(indexes[0], indexes[1], np.zeros((0, 6), np.uint64))
+        bare._writers = [index.writer(250_000_000, 1) for index in indexes]
         return bare
 
     @classmethod
     def opened(cls) -> _Bare:
         import tantivy
 
-        return cls(tantivy.Index.open(str(_folder() / "bare")), np.load(_folder() / "bits.npy"))
+        chunks, files = (tantivy.Index.open(str(_folder() / name)) for name in BARE_FIELDS)
+        return cls(chunks, files, np.load(_folder() / "bits.npy"))
 
-    def add(self, texts: Any, bits: np.typing.NDArray[np.uint64]) -> None:  # Any: an iterable of texts
+    def add(self, written: SyntheticRepository) -> None:
         import tantivy
 
-        for text in texts:
-            self._writer.add_document(tantivy.Document(text=text))
-        self._matrices.append(bits)
+        chunks, files = self._writers
+        of_file: list[str] = []
+        for number, text in enumerate(texts_of(written.words), 1):
+            described = " ".join(text.split(" ")[::DESCRIBED])
+            chunks.add_document(tantivy.Document(code=text, descriptions=described))
+            of_file.append(text)
+            if number % CHUNKS_PER_FILE == 0 or number == len(written.words):
+                files.add_document(tantivy.Document(code=" ".join(of_file)))
+                of_file.clear()
+        self._matrices.append(written.bits)
 
     def finish(self) -> None:
-        self._writer.commit()
-        self._writer.wait_merging_threads()
+        for writer in self._writers:
+            writer.commit()
+            writer.wait_merging_threads()
         np.save(_folder() / "bits.npy", np.concatenate(self._matrices))
 
     def ask(self, question: SyntheticQuestion, times: dict[str, list[float]]) -> None:
-        from indexing.quantizing import sign_bits
-
+        """One list of each kind; then as many as the search has: four of words, three of vectors."""
         bits = sign_bits(question.vector.reshape(1, -1))[0]
-        searcher = self.index.searcher()
-        query = self.index.parse_query(question.text, ["text"])
-        words, _ = _timed(lambda: searcher.search(query, TOP))
-        rows, _ = _timed(lambda: top_rows(bits, [self.bits], TOP))
-        for name, took in {"tantivy": words, "hamming": rows, "bare": words + rows}.items():
-            times[name].append(took)
+        terms = [_bm25(index, question.text, field) for index, field in self._term_lists()]
+        nearest = [_timed(partial(top_rows, bits, [rows], TOP))[0] for rows in (self.bits, self.bits, self.file_bits)]
+        times["tantivy"].append(terms[0])
+        times["hamming"].append(nearest[0])
+        times["bare"].append(terms[0] + nearest[0])
+        times["bare, all lists"].append(sum(terms) + sum(nearest))
+
+    def _term_lists(self) -> list[tuple[Any, str]]:  # Any: tantivy's
+        """Stems and terms are the same here."""
+        return [(self.chunks, "code"), (self.chunks, "code"), (self.chunks, "descriptions"), (self.files, "code")]
+
+
+def _bm25(index: Any, text: str, field: str) -> float:  # Any: tantivy's
+    """Milliseconds of the best TOP."""
+    searcher, query = index.searcher(), index.parse_query(text, [field])
+    return _timed(lambda: searcher.search(query, TOP))[0]
