@@ -553,15 +553,18 @@ SCENARIOS: dict[str, Callable[[], Outcome]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*SCENARIOS, []], help="default: all")
+    parser.add_argument("--kills", type=int, default=50, metavar="N", help="how many there are in `kills` (50)")
+    options = parser.parse_args()
+    scenarios = SCENARIOS | {"kills": lambda: kills(options.kills)}
     bad = 0
-    for name in parser.parse_args().names or SCENARIOS:
+    for name in options.names or scenarios:
         if name in ("database", "broker") and not os.environ.get(f"TEST_{name.upper()}_URL"):
             print(f"{name}: left out, it is embedded", flush=True)
             continue
         if name == "milvus" and not milvus_is_installed():
             print(f"{name}: left out, its server is not installed (make milvus)", flush=True)
             continue
-        verdict, text = SCENARIOS[name]()
+        verdict, text = scenarios[name]()
         wrong = {what: number for what, number in verdict.items() if number}
         bad += bool(wrong)
         print(f"{name}: {wrong or 'ok'}. {text}", flush=True)
