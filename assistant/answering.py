@@ -28,9 +28,10 @@ from assistant import citations, conversations
 from assistant.conversations import Ending, Event, Json
 from assistant.errors import AssistantError
 from assistant.models import Message
-from assistant.threads import close_connections, in_thread
+from assistant.threads import in_thread
 from assistant.writing import Answer, Ask, Evidence, Found, Notice, Step, Text, verified_numbers, write
 from indexing import counters, llm
+from indexing.connections import let_go
 from indexing.errors import IndexingError
 from search.errors import SearchError
 from search.results import Hit, Stage
@@ -83,7 +84,7 @@ async def event_stream(message: Message, after_sequence: int = 0) -> AsyncGenera
 
     Ends an answer whose process has died. Between events a ("heartbeat", {}) comes every HEARTBEAT_SECONDS.
     """
-    await sync_to_async(close_connections)()
+    await sync_to_async(let_go)()
     with counters.streams.track_inprogress():
         live = _live.get(message.pk)
         if live is not None and live.attempt in (None, message.attempt):

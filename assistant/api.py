@@ -25,6 +25,7 @@ from assistant.chat_api import TokenCaller
 from assistant.errors import AlreadyAsked, AssistantError, InvalidCallback, InvalidQuestion, SourceNotFound
 from assistant.models import ApiToken
 from assistant.observing import current_request_id
+from indexing.connections import let_go
 from indexing.errors import IndexingError, InvalidCursor, InvalidLogin, InvalidSource
 from search.errors import SearchError
 
@@ -82,6 +83,7 @@ class TokenAuth(HttpBearer):
         if needed not in caller.token.scopes:
             raise HttpError(403, f"This token lacks the scope `{needed}`. Make one that has it.")
         idempotency.begin(request, caller.token, caller.principal)
+        let_go()  # an async operation's next query may be a while away, and hundreds may be asked at once
         return caller
 
 

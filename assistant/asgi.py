@@ -75,12 +75,12 @@ async def _serving_agents() -> AsyncIterator[None]:
 
 def _start() -> None:
     from assistant.answering import end_orphans
-    from assistant.threads import close_connections
     from indexing import llm
+    from indexing.connections import let_go
 
     sys.setswitchinterval(SWITCH_SECONDS)
     end_orphans()
-    close_connections()  # no request tidies up this thread
+    let_go()  # no request tidies up this thread
     llm.warm_up()
     threading.Thread(target=_warm_up, daemon=True).start()
 

@@ -23,7 +23,7 @@ from django.urls import reverse
 from ninja import Field, Header, Query, Router, Schema, Status
 from ninja.errors import HttpError
 
-from assistant import answering, callbacks, citations, conversations, source_view, tokens
+from assistant import answering, callbacks, citations, conversations, following, source_view, tokens
 from assistant.citations import Evidence
 from assistant.code_pane import requested_path
 from assistant.conversations import MAX_QUESTION_CHARS
@@ -34,12 +34,11 @@ from assistant.rendering import WITHHELD
 from assistant.threads import in_thread
 from indexing.access import Caller
 from indexing.api import Cursor, Limit
+from indexing.connections import let_go
 from indexing.models import Repository
 from indexing.paging import PAGE_SIZE, page
 from search.api import ScopeIn, scope_of
 
-# Between looks at whether a token still reads what it is being told: three queries for each of some hundred streams.
-RECHECK_SECONDS = 5.0
 ENDED_MEANWHILE = "This token was revoked or has expired while the answer was written."
 RIGHTS_ENDED = "This token was revoked, has expired, or may no longer read a repository of this answer."
 EVENT_STREAM, JSON_LINES = "text/event-stream", "application/jsonl"
@@ -362,6 +361,7 @@ def stored_question(body: AskIn, caller: TokenCaller, key: str = "") -> Message:
     same_place = conversation is None or message.conversation_id == conversation.pk
     if key and not (same_place and message.question == body.question.strip() and message.mode == body.mode):
         raise AlreadyAsked("This idempotency key was used for another question. Use a new key for each question.")
+    let_go()  # whoever asks has to wait for the event loop before anything else
     return message
 
 
@@ -391,16 +391,16 @@ async def _lines(
     start = {"message_id": str(message.pk), "conversation_id": str(message.conversation_id)}
     yield _encoded(after, "message", start, as_sse=as_sse)
     async for sequence, name, data in answering.event_stream(message, after):
-        if name == "evidence" or time.monotonic() - checked > RECHECK_SECONDS:
-            if not await in_thread(_may_follow, message, caller):
+        if name == "evidence" or time.monotonic() - checked > following.RECHECK_SECONDS:
+            if not await following.may_follow(message, caller.token):
                 yield _encoded(sequence, "error", {"text": RIGHTS_ENDED}, as_sse=as_sse)
                 return
-            checked = time.monotonic()  # after the wait: looks must not queue up behind each other
+            checked = time.monotonic()
         if name == "heartbeat":
             yield b": still here\n\n" if as_sse else b"\n"
             continue
         yield _encoded(sequence, name, data, as_sse=as_sse)
-    if await in_thread(_may_follow, message, caller):
+    if await following.may_follow(message, caller.token):
         answer = await in_thread(_fresh_answer, request, message, caller)
         yield _encoded(sequence, "answer", json.loads(answer.json()), as_sse=as_sse)
 
@@ -415,13 +415,6 @@ def check_token(caller: TokenCaller) -> None:
     """After a wait. Raises HttpError when the caller's token was revoked, or has expired, meanwhile."""
     if caller.token is not None and not tokens.valid().filter(pk=caller.token.pk).exists():
         raise HttpError(401, ENDED_MEANWHILE)
-
-
-def _may_follow(message: Message, caller: TokenCaller) -> bool:
-    token = tokens.valid().select_related("user").filter(pk=caller.token.pk if caller.token else 0).first()
-    if token is None or not Message.objects.filter(pk=message.pk, conversation__owner=token.user).exists():
-        return False
-    return not conversations.is_withheld(message, tokens.principal_of(token))
 
 
 def callback_body(row: Callback) -> bytes | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.template.loader import render_to_string
 
-from assistant import answering, markdown
+from assistant import answering, following, markdown
 from assistant.citations import Evidence
 from assistant.exchanges import EvidenceLink, evidence_links
 from assistant.models import Message
@@ -33,11 +34,21 @@ _SURE_CHARS = 5  # a line this long cannot become a list item any more
 
 
 async def events(
-    message: Message, after: int, load_evidence: Callable[[Message], Sequence[Evidence]]
+    message: Message,
+    after: int,
+    load_evidence: Callable[[Message], Sequence[Evidence]],
+    is_signed_in: Callable[[], Awaitable[bool]],
 ) -> AsyncIterator[bytes]:
-    """Everything after `after`; what came before is replayed silently, because later blocks depend on it."""
-    live = _LiveAnswer()
+    """Everything after `after`; what came before is replayed silently, because later blocks depend on it.
+
+    Ends without a word once its reader is not signed in any more: a page that is connects again.
+    """
+    live, checked = _LiveAnswer(), time.monotonic()
     async for sequence, name, data in answering.event_stream(message, 0):
+        if time.monotonic() - checked > following.RECHECK_SECONDS:
+            if not await is_signed_in():
+                return
+            checked = time.monotonic()
         if name == "heartbeat":
             yield b": still here\n\n"
             continue

@@ -29,10 +29,3 @@ def in_thread(
             connections.close_all()
 
     return asyncio.get_running_loop().run_in_executor(executor, run)
-
-
-def close_connections() -> None:
-    """Those of the calling thread, which it would hold for as long as it waits."""
-    for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
-            connection.close()

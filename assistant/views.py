@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -25,7 +26,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
-from assistant import answering, citation_uses, completing, conversations, exporting, live_answer
+from assistant import answering, citation_uses, completing, conversations, exporting, following, live_answer
 from assistant.citations import Evidence
 from assistant.context_processors import conversation_groups
 from assistant.errors import AssistantError, InvalidQuestion
@@ -133,7 +134,7 @@ async def answer_events(request: HttpRequest, message_id: uuid.UUID) -> HttpResp
         return conversations.evidence(row, Principal.of_user(user))
 
     return StreamingHttpResponse(
-        live_answer.events(message, after, load_evidence),
+        live_answer.events(message, after, load_evidence, partial(following.is_signed_in, request.session, user)),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )

@@ -28,10 +28,11 @@ from urllib.parse import urlsplit
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 from pydantic import BaseModel, ValidationError
 
 from indexing import counters, json_reply, openai_stream
+from indexing.connections import let_go
 from indexing.errors import LLMBadReply, LLMError, LLMNotConfigured, LLMRefused, LLMUnavailable
 from indexing.models import LLMCall
 from indexing.openai_stream import Arrived, BrokenOff
@@ -671,9 +672,7 @@ def _save_and_close(row: LLMCall) -> None:
     try:
         _save(row)
     finally:
-        for connection in connections.all(initialized_only=True):
-            if not connection.in_atomic_block:
-                connection.close()
+        let_go()
 
 
 def _milliseconds_since(started: float) -> int:

@@ -17,10 +17,10 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 from django.conf import settings
-from django.db import connections
 
 from indexing import counters, embedding, llm
 from indexing.access import Principal
+from indexing.connections import let_go
 from indexing.context import shorten_path
 from indexing.errors import EmbeddingError, VectorsUnavailable
 from indexing.index_format import ModelInfo
@@ -123,6 +123,7 @@ def search(
     notices: list[str] = []
     with_llm = use_llm and llm.configured()
     library = readable(principal, scope, options, notices)
+    let_go()
     pattern = read_pattern(question) if plan is None else None
     if pattern is not None:
         lines = _search_lines(pattern, principal, scope, limit, _Clock(on_stage))
@@ -146,6 +147,7 @@ def search(
         clock.end("plan", begun, llm=True, state="failed" if failed else "done", note=final_plan.notice)
         notices.clear()
         library = readable(principal, scope, options, notices)
+        let_go()
         ranked = _rank_with(final_plan, library, scope, limit, clock, notices, options)
         first_plan = final_plan
     if pasted is not None:
@@ -426,6 +428,7 @@ class _Planner:
 
     def wait(self, fallback: QueryPlan) -> QueryPlan:
         """The plan, or the fallback with the reason once the time limit has passed."""
+        let_go()
         try:
             return self._future.result(timeout=settings.LLM_PLAN_TIMEOUT_SECONDS + 1)
         except FutureTimeout:
@@ -438,7 +441,7 @@ def _plan_and_close(question: str, history: Sequence[Turn], user_id: int | None)
     try:
         return plan(question, history, user_id=user_id)
     finally:
-        connections.close_all()  # this thread's own; the pool would keep it open
+        let_go()
 
 
 def _ms(seconds: float) -> float:

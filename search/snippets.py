@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from indexing.connections import let_go
 from indexing.errors import MissingObject
 from indexing.git import BlobReader
 from indexing.models import Repository
@@ -22,6 +23,7 @@ def read_snippets(hits: Sequence[Hit]) -> list[str]:
     for position, hit in enumerate(hits):
         by_repository[hit.repository_id].append(position)
     repositories = Repository.objects.select_related("mirror").in_bulk(list(by_repository))
+    let_go()
     texts = [""] * len(hits)
     for repository_id, positions in by_repository.items():
         repository = repositories.get(repository_id)

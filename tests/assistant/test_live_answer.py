@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.test import AsyncClient
 from pytest_django import Settings
 
-from assistant import answering, conversations
+from assistant import answering, conversations, following
 from assistant.live_answer import complete_length
 from assistant.models import Message
 from indexing.models import Repository
@@ -128,3 +128,24 @@ async def test_it_replays_no_text_to_whoever_lost_the_right_to_its_sources(asked
         assert not [name for _, name, _ in events if name in ("text", "block")]
         assert "sessions.py" not in json.dumps(events)
         assert events[-1][1] == "done"
+
+
+@pytest.mark.parametrize("how", ["signs out", "is deactivated", "changes the password"])
+async def test_it_tells_nothing_more_to_whoever_is_not_signed_in_any_more(
+    asked: tuple[User, Message], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    user, message = asked
+    monkeypatch.setattr(following, "RECHECK_SECONDS", -1)
+    client = AsyncClient()
+    await client.aforce_login(user)
+    response = await client.get(f"/m/{message.pk}/events/")
+    if how == "signs out":
+        await client.alogout()
+    elif how == "is deactivated":
+        await User.objects.filter(pk=user.pk).aupdate(is_active=False)
+    else:
+        await sync_to_async(user.set_password)("another one entirely")
+        await user.asave()
+    answering.start_answer(message.pk)
+    assert [part async for part in response.streaming_content] == []
+    assert [name async for _, name, _ in answering.event_stream(message)][-1] == "done"
