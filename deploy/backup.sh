@@ -15,7 +15,11 @@ with sqlite3.connect(sys.argv[1]) as source, sqlite3.connect(sys.argv[2]) as tar
     source.backup(target)
 PYTHON
 fi
-tar --create --file="$folder/mirrors.tar" --directory="$data" mirrors
+mkdir -p "$data/mirrors"
+# 1: a fetch changed files while they were read. What the rows point at was there before; the next fetch brings the rest.
+tar --create --file="$folder/mirrors.tar" --directory="$data" mirrors || [ $? = 1 ]
+# Which SSH hosts are trusted.
+[ ! -f "$data/known_hosts" ] || cp "$data/known_hosts" "$folder/known_hosts"
 # It encrypts the logins of private repositories, unless SECRET_KEY is in the environment.
 [ ! -f "$data/secret_key" ] || install -m 600 "$data/secret_key" "$folder/secret_key"
 echo "Backed up to $folder."

@@ -15,5 +15,6 @@ else
   cp "$folder/database.sqlite3" "$data/db.sqlite3"
 fi
 tar --extract --file="$folder/mirrors.tar" --directory="$data"
+[ ! -f "$folder/known_hosts" ] || cp "$folder/known_hosts" "$data/known_hosts"
 [ ! -f "$folder/secret_key" ] || install -m 600 "$folder/secret_key" "$data/secret_key"
 echo "Restored. Now: manage.py migrate && manage.py rebuild_index --missing"

@@ -36,14 +36,15 @@ class Command(BaseCommand):
         missing = set(options["names"]) - {repository.name for repository in repositories}
         if missing:
             raise CommandError(f"No repository is called {', '.join(sorted(missing))}.", returncode=2)
-        problems = {repository.name: _rebuild(repository) for repository in repositories}
+        problems = {}
+        for repository in repositories:
+            problems[repository.name] = problem = _rebuild(repository)
+            if not options["json"]:  # each when it is over: after a restore there may be many
+                self.stdout.write(f"{repository.name}: {problem or 'made anew'}")
         if options["json"]:
             self.stdout.write(json.dumps({"repositories": problems}))
-        else:
-            for name, problem in problems.items():
-                self.stdout.write(f"{name}: {problem or 'made anew'}")
-            if not problems:
-                self.stdout.write("No index files are missing.")
+        elif not problems:
+            self.stdout.write("No index files are missing.")
         if any(problems.values()):
             raise CommandError("Some indexes could not be made; the published ones stay as they are.")
 
