@@ -7,7 +7,7 @@ that can fail has a fallback that is noted in the trace; only an empty question 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
@@ -241,7 +241,7 @@ def _rank_with(
     sources = open_chosen(chosen.repositories, notices, comparable=options.vectors)
     sources = [_comparable(source, model, notices) for source in sources]
     corpus = Corpus(sources)
-    queries = _without_repository_names(queries, sources)
+    queries = _without(chosen.names, queries)
     clock.end("repositories", begun)
     begun = clock.begin("retrieve")
     try:
@@ -321,13 +321,12 @@ def _embed(
         return [None] * len(texts), None
 
 
-def _without_repository_names(queries: Sequence[Query], chosen: Sequence[Source]) -> list[Query]:
+def _without(names: Collection[str], queries: Sequence[Query]) -> list[Query]:
     """In pallets/flask every file is about flask: the word only adds noise there."""
-    if len(chosen) != 1:
+    if not names:
         return list(queries)
-    name = chosen[0].name.rsplit("/", 1)[-1].lower()
     return [
-        query if query.code_only else replace(query, wording=wording(query.wording.text, without={name}))
+        query if query.code_only else replace(query, wording=wording(query.wording.text, without=names))
         for query in queries
     ]
 

@@ -9,7 +9,7 @@ of the best score, enough to win among near equals and too little to push aside 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -39,10 +39,14 @@ LOOKED_UP = 3
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """`choices` for people, and `repositories` to open, in the same order: best first, ties by name."""
+    """`choices` for people, and `repositories` to open, in the same order: best first, ties by name.
+
+    `names`: the last parts of names, in lower case, that say where to search and nothing about what.
+    """
 
     choices: tuple[RepositoryChoice, ...]
     repositories: tuple[Readable, ...]
+    names: frozenset[str] = frozenset()
 
 
 def choose(
@@ -51,7 +55,8 @@ def choose(
     """At most `limit`; pinned ones all, by name. `model`: what made the queries' vectors."""
     found = library.repositories
     if scope.repository_ids:
-        return Choices(tuple(_choice(one, 1.0, _pins(one, scope), pinned=True) for one in found), found)
+        choices = tuple(_choice(one, 1.0, _pins(one, scope), pinned=True) for one in found)
+        return Choices(choices, found, _names(found) if len(found) == 1 else frozenset())
     if not found:
         return Choices((), ())
     named = _named(found, queries)
@@ -64,15 +69,16 @@ def choose(
     scores = scores + unit * (NAME_BONUS * named + GOLDEN_BONUS * preferred)
     order = np.argsort(-scores, kind="stable")[:limit].tolist()
     top = float(scores[order[0]]) or 1.0
-    choices = [
+    chosen = tuple(found[i] for i in order)
+    choices = tuple(
         _choice(
             found[i],
             float(scores[i]) / top,
             ([about[i]] if about[i] else []) + _reasons(found[i], named[i], lexical[i], meaning[i]),
         )
         for i in order
-    ]
-    return Choices(tuple(choices), tuple(found[i] for i in order))
+    )
+    return Choices(choices, chosen, _names(chosen if len(chosen) == 1 else [found[i] for i in order if named[i]]))
 
 
 def _choice(one: Readable, score: float, reasons: list[str], *, pinned: bool = False) -> RepositoryChoice:
@@ -182,6 +188,10 @@ def _named(found: Sequence[Readable], queries: Sequence[Query]) -> npt.NDArray[n
     words, single = set(text.lower().split()), set(terms(text))
     names = (_last_name(one.name) for one in found)
     return np.array([name in words or (is_word and name in single) for name, is_word in names], bool)
+
+
+def _names(repositories: Iterable[Readable]) -> frozenset[str]:
+    return frozenset(_last_name(one.name)[0] for one in repositories)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -61,6 +61,15 @@ def test_it_takes_a_repository_that_the_question_names(library: Library) -> None
     assert names("how does mail refund an order", library)[0] == "acme/mail"
 
 
+def test_it_tells_words_that_only_say_where_to_search(library: Library) -> None:
+    def found(question: str, limit: int) -> frozenset[str]:
+        return choose(library, asked(question), scope=Scope(), limit=limit).names
+
+    assert found("how does mail refund an order", 2) == {"mail"}
+    assert found("refund an order", 2) == frozenset()
+    assert found("refund an order", 1) == {"fork"}  # everything in the only one is about it
+
+
 def test_it_keeps_every_pinned_repository_and_says_so(library: Library) -> None:
     shop = library.repositories[2]
     chosen = choose(only(library, shop), asked("anything"), scope=Scope((shop.repository_id,)), limit=8)
