@@ -481,7 +481,7 @@ def _storable(text: str) -> str:
 
 
 async def _arrivals(source: Any) -> AsyncGenerator[Arrived, None]:  # Any: litellm's values
-    """The parts of an opened stream. What OpenAI's library would read is read here, for a tenth of the work."""
+    """The parts of an opened stream. What OpenAI's library would read is read here, for a fraction of the work."""
     response = getattr(getattr(source, "completion_stream", None), "response", None)
     if response is None or source.custom_llm_provider != "openai":
         async for chunk in source:

@@ -379,7 +379,7 @@ async def test_it_tells_a_long_prompt_from_an_error_in_a_stream(stub: StubServer
 
 
 async def test_it_reads_openais_format_itself(stub: StubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails when litellm keeps its response elsewhere: all would work, ten times slower."""
+    """Fails when litellm keeps its response elsewhere: all would work, at several times the cost."""
     litellm = await sync_to_async(llm._litellm)()
     monkeypatch.delattr(litellm.CustomStreamWrapper, "__anext__")
     assert "".join(part.text for part in await read_stream()) == "Hello there. "
