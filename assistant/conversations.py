@@ -363,17 +363,17 @@ def rights_ended(sources: Mapping[uuid.UUID, Collection[int]]) -> set[uuid.UUID]
     A repository that was removed took no right away.
     """
     rows = Message.objects.filter(pk__in=sources).select_related("conversation__owner", "conversation__token__user")
-    left = set(
-        Repository.objects.filter(pk__in=set(chain.from_iterable(sources.values()))).values_list("pk", flat=True)
-    )
+    drawn_on = set(chain.from_iterable(sources.values()))
     askers: dict[tuple[int, int | None], list[Message]] = {}
     for row in rows:
         askers.setdefault((row.conversation.owner_id, row.conversation.token_id), []).append(row)
-    ended = set()
+    unreadable: dict[uuid.UUID, set[int]] = {}
     for theirs in askers.values():
-        readable = _readable(principal_of(theirs[0].conversation), left)
-        ended |= {row.pk for row in theirs if (left & set(sources[row.pk])) - readable}
-    return ended
+        readable = _readable(principal_of(theirs[0].conversation), drawn_on)
+        unreadable |= {row.pk: set(sources[row.pk]) - readable for row in theirs}
+    # Looked up last: one that is removed in between was not readable above.
+    left = set(Repository.objects.filter(pk__in=drawn_on).values_list("pk", flat=True))
+    return {pk for pk, repositories in unreadable.items() if repositories & left}
 
 
 def store_evidence(message_id: uuid.UUID, attempt: int, hits: Sequence[Hit], trace: Json | None = None) -> None:
