@@ -63,7 +63,7 @@ async def _drain(reads: AsyncGenerator[bytes, None]) -> None:
 
 
 class _Reply:
-    """A reply so far. `ended`: the server said why; `over`: nothing comes after it; `failure`: why it cannot end."""
+    """A reply so far. `ended`: the server said why, or that it did; `over`: nothing comes after it; `failure`: why it cannot end."""
 
     def __init__(self) -> None:
         self.ended = self.over = False
@@ -76,6 +76,7 @@ class _Reply:
         events = []
         for payload in (line[5:].strip() for line in lines if line.startswith(b"data:")):
             self.over = payload.startswith(b"[DONE]")
+            self.ended = self.ended or self.over  # some compatible servers never say why
             if self.over or (event := self._event(payload)) is None:
                 break
             events.append(event)

@@ -63,7 +63,6 @@ async def test_it_leaves_out_thoughts_tools_and_roles() -> None:
     "end",
     [
         b"",
-        DONE,
         OSError("reset"),
         b'data: {"error": {"message": "out of memory"}}\n\n',
         b"data: {cut\n\n",
@@ -82,6 +81,10 @@ async def test_it_tells_what_was_written_before_it_says_that_the_reply_broke_off
 
 async def test_it_takes_a_reply_for_whole_when_the_connection_breaks_after_its_end() -> None:
     assert await arrived(event("yes", "stop"), OSError("reset")) == [Arrived("yes", "stop")]
+
+
+async def test_it_takes_a_reply_for_whole_whose_server_never_says_why_it_ended() -> None:
+    assert await arrived(event("yes") + DONE) == [Arrived("yes")]
 
 
 async def test_it_reads_the_body_to_its_end_so_that_the_connection_can_be_used_again() -> None:
