@@ -10,3 +10,10 @@ def let_go() -> None:
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close()
+
+
+def return_to_pool() -> None:
+    """As `let_go`, where there is a pool: SQLite has none, and opening its file again costs a search a millisecond."""
+    for connection in connections.all(initialized_only=True):
+        if connection.settings_dict["OPTIONS"].get("pool") and not connection.in_atomic_block:
+            connection.close()

@@ -27,22 +27,27 @@ def top_rows(query_bits: Bits, matrices: Sequence[Bits], k: int) -> tuple[npt.ND
     are not copied. Returns rows (m,) int64 and similarities (m,) float32 with m = min(k, all rows), best
     first, ties by lower row. The similarity is 1 - 2 * distance / bits: 1 for equal, 0 for unrelated.
     """
+    import faiss  # half a second to import: only processes that search pay for it
+
+    # One thread: for one query, two threads took 52 ms where one took 0.9.
+    faiss.omp_set_num_threads(1)
+    query = np.ascontiguousarray(query_bits).reshape(1, -1).view(np.uint8)
     found_rows: list[npt.NDArray[np.int64]] = []
-    found_distances: list[npt.NDArray[np.int64]] = []
+    found_distances: list[npt.NDArray[np.int32]] = []
     first = 0
     for matrix in matrices:
         if len(matrix):
-            distances, rows = _nearest(query_bits, matrix, min(k, len(matrix)))
-            found_rows.append(rows + first)
-            found_distances.append(distances)
+            way = "mc" if len(matrix) < FEW_ROWS else "hc"
+            distances, rows = faiss.knn_hamming(query, matrix.view(np.uint8), min(k, len(matrix)), variant=way)
+            found_rows.append(rows[0] + first)
+            found_distances.append(distances[0])
         first += len(matrix)
     if not found_rows:
         return np.empty(0, np.int64), np.empty(0, np.float32)
-    rows = np.concatenate(found_rows)
-    distances = np.concatenate(found_distances)
-    order = np.lexsort((rows, distances))[:k]
+    all_rows, all_distances = np.concatenate(found_rows), np.concatenate(found_distances)
+    order = np.lexsort((all_rows, all_distances))[:k]
     bits = query_bits.size * 64
-    return rows[order], (1 - 2 * distances[order] / bits).astype(np.float32)
+    return all_rows[order], (1 - 2 * all_distances[order] / bits).astype(np.float32)
 
 
 def cosines(query: Floats, rows: npt.NDArray[np.float16]) -> Floats:
@@ -62,14 +67,3 @@ def _widened(halves: npt.NDArray[np.float16]) -> Floats:
     floats = bits.view(np.float32)
     floats *= np.float32(2.0**112)
     return floats
-
-
-def _nearest(query_bits: Bits, matrix: Bits, k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    import faiss  # half a second to import: only processes that search pay for it
-
-    # One thread: for one query, two threads took 52 ms where one took 0.9.
-    faiss.omp_set_num_threads(1)
-    queries = np.ascontiguousarray(query_bits).reshape(1, -1).view(np.uint8)
-    way = "mc" if len(matrix) < FEW_ROWS else "hc"
-    distances, rows = faiss.knn_hamming(queries, np.asarray(matrix).view(np.uint8), k, variant=way)
-    return distances[0].astype(np.int64), rows[0].astype(np.int64)

@@ -20,7 +20,7 @@ from django.conf import settings
 
 from indexing import counters, embedding, llm
 from indexing.access import Principal
-from indexing.connections import let_go
+from indexing.connections import let_go, return_to_pool
 from indexing.context import shorten_path
 from indexing.errors import EmbeddingError, VectorsUnavailable
 from indexing.index_format import ModelInfo
@@ -123,7 +123,7 @@ def search(
     notices: list[str] = []
     with_llm = use_llm and llm.configured()
     library = readable(principal, scope, options, notices)
-    let_go()
+    return_to_pool()
     pattern = read_pattern(question) if plan is None else None
     if pattern is not None:
         lines = _search_lines(pattern, principal, scope, limit, _Clock(on_stage))
@@ -147,7 +147,7 @@ def search(
         clock.end("plan", begun, llm=True, state="failed" if failed else "done", note=final_plan.notice)
         notices.clear()
         library = readable(principal, scope, options, notices)
-        let_go()
+        return_to_pool()
         ranked = _rank_with(final_plan, library, scope, limit, clock, notices, options)
         first_plan = final_plan
     if pasted is not None:
