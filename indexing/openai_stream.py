@@ -63,7 +63,10 @@ async def _drain(reads: AsyncGenerator[bytes, None]) -> None:
 
 
 class _Reply:
-    """A reply so far. `ended`: the server said why, or that it did; `over`: nothing comes after it; `failure`: why it cannot end."""
+    """A reply so far.
+
+    `ended`: the server said why, or that it did; `over`: nothing comes after it; `failure`: why it cannot end.
+    """
 
     def __init__(self) -> None:
         self.ended = self.over = False
