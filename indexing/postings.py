@@ -136,8 +136,7 @@ def merge_postings(
     row_file = parts.open(f"terms.{name}.rows", np.uint32)
     freqs = parts.open(f"terms.{name}.freqs", np.uint8)
     length_file = parts.open(f"terms.{name}.lengths", np.uint32)
-    items = sum(len(source.postings.rows) for source in sources)
-    for windows in hash_slices([source.postings.hashes for source in sources], items):
+    for windows in term_slices([source.postings for source in sources]):
         found = [_live(source, window) for source, window in zip(sources, windows, strict=True)]
         hashes, rows, counts = (np.concatenate(column) for column in zip(*found, strict=True))
         order = np.lexsort((rows, hashes))
@@ -170,6 +169,28 @@ def hash_slices(tables: Sequence[NDArray[np.uint64]], items: int) -> Iterator[li
     edges = [[0, *np.searchsorted(table, bounds).tolist(), len(table)] for table in tables]
     for number in range(slices):
         yield [slice(edge[number], edge[number + 1]) for edge in edges]
+
+
+def term_slices(lists: Sequence[Postings]) -> Iterator[list[slice]]:
+    """As `hash_slices`, with no more postings in one than those of a single term where that is too many: words that
+    nearly every row has may be neighbours.
+    """
+    tables = [postings.hashes for postings in lists]
+    waiting = list(hash_slices(tables, sum(len(postings.rows) for postings in lists)))[::-1]
+    while waiting:
+        windows = waiting.pop()
+        pairs = list(zip(lists, windows, strict=True))
+        items = sum(int(one.starts[window.stop]) - int(one.starts[window.start]) for one, window in pairs)
+        largest, window = max(pairs, key=lambda pair: pair[1].stop - pair[1].start)
+        if items <= SLICE_ITEMS or window.stop - window.start < 2:
+            yield windows
+            continue
+        middle = largest.hashes[(window.start + window.stop) // 2]
+        cuts = [
+            one.start + int(np.searchsorted(table[one], middle)) for table, one in zip(tables, windows, strict=True)
+        ]
+        waiting.append([slice(cut, one.stop) for cut, one in zip(cuts, windows, strict=True)])
+        waiting.append([slice(one.start, cut) for cut, one in zip(cuts, windows, strict=True)])
 
 
 def replace_postings(parts: PartWriter, name: str, old: Postings, replaced: Mapping[int, Sequence[str]]) -> None:
