@@ -190,7 +190,8 @@ def _repository_for(about: dict[str, Any], name: str) -> Repository:  # Any: JSO
     if (repository := found.order_by("pk").first()) is not None:
         return repository
     if not url:
-        raise IndexingError("The export was made from a local checkout. Say with --name which repository it is of.")
+        wanted = f"No repository is called {name} here." if name else "Say with --name which one it is of."
+        raise IndexingError(f"The export was made from a local checkout. {wanted}")
     source = parse_source(url, from_staff=False)
     return registering.register(source, owner=None, principal=Principal.operator(), name=name, ref=git.check_ref(ref))[
         0

@@ -234,6 +234,8 @@ def test_it_does_not_disturb_a_build_that_runs(server: Repository, exported: Pat
 def test_it_asks_which_repository_a_local_checkout_is_of(server: Repository, exported: Path) -> None:
     with pytest.raises(IndexingError, match="--name"):
         import_index(exported)
+    with pytest.raises(IndexingError, match="No repository is called acme/none here"):
+        import_index(exported, name="acme/none")
 
 
 @pytest.mark.parametrize(
