@@ -134,6 +134,14 @@ class Corpus:
             found += part.segment.paths.raws(file_rows[mine] - part.first_file)
         return found
 
+    def symbols(self, chunk_rows: Rows) -> list[bytes]:
+        """The canonical name of each chunk row, empty for those without."""
+        found: list[bytes] = []
+        for part, mine in self._by_part(chunk_rows, self._chunk_edges):
+            rows = part.segment.chunks["symbol"][chunk_rows[mine] - part.first_chunk]
+            found += part.segment.strings.raws(rows.astype(np.int64))
+        return found
+
     def file_flags(self, file_rows: Rows) -> Rows:
         """The flags of each file row: FileFlag values, added."""
         flags = np.zeros(len(file_rows), np.int64)

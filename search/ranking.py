@@ -14,6 +14,7 @@ evidence to work on:
 
 A question of many words describes one piece of code rather than a place. Then it is more often another chunk of the
 right file than another file: later chunks hardly give way, all chunks of a coherent file gain, and paths count less.
+The words of a chunk's own name are then often among those of the question: what it is called says best what it does.
 
 Constants are round numbers checked on a public benchmark; docs/evaluation.md says what each part is worth.
 """
@@ -69,6 +70,7 @@ class Weights:
     described_coherence: float = 0.2  # to all chunks of the file
     described_path: float = 0.25  # of what the path counts else
     described_later_chunk: float = 0.95
+    described_name: float = 1.0  # the words of the chunk's own name
 
     def of_list(self, name: str) -> float:
         return {
@@ -84,6 +86,7 @@ class Weights:
 
 WEIGHTS = Weights()
 DESCRIPTION_WORDS = 6  # distinct content words; most questions that ask for a place have no more
+_CACHED_NAMES = 1 << 16
 _CACHED_PATHS = 1 << 14  # about 15 MB: the same files are candidates again and again
 
 # A class is what a bare name asks for before a method or a field of the same name.
@@ -140,7 +143,21 @@ def rank(
     later_chunk = weights.described_later_chunk if is_described else weights.later_chunk
     symbols = corpus.chunk_field(pool.chunks, "symbol")
     order = saturate(scores, pool.files, symbols, limit=limit, later_chunk=later_chunk, later_part=weights.later_part)
+    if is_described:
+        named = scores * (1 + weights.described_name * name_match(corpus, pool.chunks, wording))
+        mine = saturate(named, pool.files, symbols, limit=len(named), later_chunk=1, later_part=weights.later_part)
+        order = exchanged(order, mine, pool.files)
     return Ranked(order, scores, lists, parts)
+
+
+def exchanged(order: Rows, preferred: Rows, files: Rows) -> Rows:
+    """The order with as many chunks of each file at the same places, but those that are preferred: which file comes
+    where is settled.
+    """
+    waiting: dict[int, list[int]] = {}
+    for position in preferred[::-1].tolist():
+        waiting.setdefault(int(files[position]), []).append(position)
+    return np.array([waiting[int(files[position])].pop() for position in order.tolist()], np.int64)
 
 
 def fused(pool: Pool, queries: Sequence[Query], weights: Weights) -> Floats:
@@ -216,6 +233,24 @@ def _path_words(path: bytes) -> _PathWords:
     name = text.rsplit("/", 1)[-1].rsplit(".", 1)[0]
     words, of_name = frozenset(stems(terms(text))), tuple(stems(terms(name)))
     return _PathWords(words, of_name, frozenset(word[:4] for word in words.union(of_name)))
+
+
+def name_match(corpus: Corpus, chunks: Rows, wording: Wording) -> Floats:
+    """(p,) share of the words in the chunk's own name, without its owners', that the question has."""
+    known = _by_beginning(wording.all_stem_words)
+    shares = np.zeros(len(chunks), np.float32)
+    for place, symbol in enumerate(corpus.symbols(chunks)):
+        words = _name_words(symbol)
+        if words:
+            shares[place] = sum(bool(_alike(word, known)) for word in words) / len(words)
+    return shares
+
+
+@lru_cache(maxsize=_CACHED_NAMES)
+def _name_words(symbol: bytes) -> tuple[str, ...]:
+    """Stems of the parts of the last name: `getAsShort` gives `get` and `short`."""
+    whole, *parts = terms(symbol.decode("utf-8", "replace").rsplit(".", 1)[-1]) or [""]
+    return tuple(stems(parts or [whole]))
 
 
 def _by_beginning(words: frozenset[str]) -> dict[str, list[str]]:

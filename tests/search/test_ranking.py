@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from search.ranking import WEIGHTS, definition_match, path_match, priors, rank, saturate
+from search.ranking import WEIGHTS, Weights, definition_match, exchanged, path_match, priors, rank, saturate
 from search.retrieval import Query, retrieve
 from search.wording import wording
 from tests.search.conftest import Indexed, corpus_of
@@ -14,6 +16,13 @@ def order_of(question: str, corpus, *, limit: int = 5) -> list[str]:
     pool = retrieve(corpus, queries)
     ranked = rank(corpus, pool, queries, limit=limit)
     return [corpus.record(int(pool.chunks[position]))[1].path.decode() for position in ranked.order]
+
+
+def symbols_of(question: str, corpus, *, limit: int, weights: Weights = WEIGHTS) -> list[str]:
+    queries = [Query("english", 1.0, wording(question))]
+    pool = retrieve(corpus, queries)
+    ranked = rank(corpus, pool, queries, limit=limit, weights=weights)
+    return [corpus.record(int(pool.chunks[position]))[1].symbol for position in ranked.order]
 
 
 def test_it_puts_the_class_before_what_uses_it(indexed: Indexed) -> None:
@@ -47,6 +56,24 @@ def test_it_gives_room_to_the_other_chunks_of_a_file_when_the_question_describes
     described = "Parse the date in a text, with words around, and return its calendar day, month, year, zone and hour"
     assert order_of(described, corpus)[:2] == ["dates.py", "dates.py"]
     assert order_of("parse a date", corpus)[:2] == ["dates.py", "other.py"]
+
+
+def test_it_lets_the_name_say_which_chunk_of_a_file_is_described(indexed: Indexed) -> None:
+    words = "return the number of seconds until the next bus leaves from the stop near the station"
+    siblings = "\n\n".join(
+        f'def other_{i}(stop):\n    """{words.capitalize()}, {i}."""\n    return {i}' for i in range(4)
+    )
+    bare = "def seconds_until_next_bus(stop):\n    return stop.table.first - now()"
+    corpus = corpus_of(indexed("acme/web", {"buses.py": f"{siblings}\n\n\n{bare}\n"}))
+    assert symbols_of(words, corpus, limit=1) == ["seconds_until_next_bus"]
+    assert symbols_of(words, corpus, limit=1, weights=replace(WEIGHTS, described_name=0.0)) != [
+        "seconds_until_next_bus"
+    ]
+
+
+def test_it_leaves_each_file_its_places_whatever_the_names_of_its_chunks() -> None:
+    files = np.array([1, 1, 2, 1])
+    assert exchanged(np.array([0, 2, 1]), np.array([2, 3, 1, 0]), files).tolist() == [3, 2, 1]
 
 
 def test_it_counts_a_later_chunk_as_a_share_of_its_score() -> None:
