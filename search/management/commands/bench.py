@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from search.hamming import top_rows
 
@@ -44,6 +44,8 @@ class Command(BaseCommand):
         parser.add_argument("--folder", type=Path, help="where 4 GB of synthetic index files have room for a while")
 
     def handle(self, **options: Any) -> None:  # Any: parsed arguments
+        if options["folder"] and not options["folder"].is_dir():
+            raise CommandError(f"There is no folder {options['folder']}: make it first, or leave --folder out.")
         with tempfile.TemporaryDirectory() as folder:
             self._hamming(Path(folder) / "bits.npy", options["rows"])
         for repositories, chunks in WORLDS[: options["worlds"]]:
