@@ -151,24 +151,33 @@ class Catalogue:
     def nearness(self, vector: Floats, rows: Rows, model: ModelInfo) -> Floats:
         """(rows,) cosine to the nearest centroid, exact for the RESCORED_CENTROIDS nearest; 0 without vectors of
         that model, and for those that the sign bits put far away."""
-        bits = sign_bits(vector.reshape(1, -1))[0]
-        alike = np.full(len(self.chunks), -1, np.int64)
-        for first, shard in self._placed:
-            usable = shard.of_model(model) & (np.diff(shard.centroid_starts) > 0)
-            if usable.any() and shard.centroid_bits.shape[1] == len(bits):
-                distances = np.bitwise_count(shard.centroid_bits ^ bits).sum(axis=1, dtype=np.int64)
-                filled = np.diff(shard.centroid_starts) > 0
-                nearest = np.minimum.reduceat(distances, shard.centroid_starts[:-1][filled])
-                alike[first : first + len(shard.ids)][filled] = 64 * len(bits) - nearest
-            alike[first : first + len(shard.ids)][~usable] = -1
+        nearest = np.flatnonzero(self._has_centroids(model)[rows])
+        if len(nearest) > RESCORED_CENTROIDS:
+            alike = self._alike(vector)[rows[nearest]]
+            nearest = nearest[np.argsort(-alike, kind="stable")[:RESCORED_CENTROIDS]]
         result = np.zeros(len(rows), np.float32)
-        order = np.argsort(-alike[rows], kind="stable")[:RESCORED_CENTROIDS]
-        nearest = order[alike[rows[order]] >= 0]
         if len(nearest):
             centroids = [self._centroids(row) for row in rows[nearest].tolist()]
             edges = np.cumsum([0, *map(len, centroids)])[:-1]
             result[nearest] = np.maximum.reduceat(cosines(vector, np.concatenate(centroids)), edges)
         return result
+
+    def _has_centroids(self, model: ModelInfo) -> npt.NDArray[np.bool_]:
+        """(all rows,)"""
+        shards = [shard.of_model(model) & (np.diff(shard.centroid_starts) > 0) for shard in self.shards]
+        return np.concatenate([np.zeros(0, bool), *shards])
+
+    def _alike(self, vector: Floats) -> Rows:
+        """(all rows,) how many sign bits the nearest centroid shares with a vector; -1 without centroids so long."""
+        bits = sign_bits(vector.reshape(1, -1))[0]
+        alike = np.full(len(self.chunks), -1, np.int64)
+        for first, shard in self._placed:
+            filled = np.diff(shard.centroid_starts) > 0
+            if filled.any() and shard.centroid_bits.shape[1] == len(bits):
+                distances = np.bitwise_count(shard.centroid_bits ^ bits).sum(axis=1, dtype=np.int64)
+                nearest = np.minimum.reduceat(distances, shard.centroid_starts[:-1][filled])
+                alike[first : first + len(shard.ids)][filled] = 64 * len(bits) - nearest
+        return alike
 
     def _centroids(self, row: int) -> npt.NDArray[np.float16]:
         for first, shard in self._placed:

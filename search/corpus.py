@@ -171,5 +171,5 @@ class Corpus:
 
 def ranges(starts: Rows, counts: Rows) -> Rows:
     """starts[0], starts[0] + 1, ... `counts[0]` of them, then those of starts[1], and so on."""
-    before = np.cumsum(counts) - counts
+    before = counts.cumsum() - counts
     return (starts - before).repeat(counts) + np.arange(int(counts.sum()))

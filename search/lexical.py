@@ -45,9 +45,10 @@ def bm25(
     query: term hash -> weight. `statistics`: of these lists, unless given. The inverse document frequency is
     Lucene's, always positive: log(1 + (N - df + 0.5) / (df + 0.5)).
     """
-    documents = [len(postings.lengths) for postings in lists]
-    if not sum(documents) or not query:
-        return np.zeros(sum(documents), np.float32)
+    documents = np.array([len(postings.lengths) for postings in lists], np.int64)
+    scores = np.zeros(int(documents.sum()), np.float32)
+    if not len(scores) or not query:
+        return scores
     starts, counts = _find(lists, sorted_terms(query))
     known = statistics or _statistics(lists, counts.sum(axis=0))
     weights = term_weights(query, known) * np.float32(k1 + 1)
@@ -55,11 +56,15 @@ def bm25(
     owners, terms = np.nonzero(counts)  # of each window of postings: its list and its term
     sizes = counts[owners, terms]
     rows, freqs = _windows(lists, owners, starts[owners, terms], sizes)
-    rows += np.repeat((np.cumsum(documents) - documents)[owners], sizes)
-    norms = floor + slope * np.concatenate([postings.lengths for postings in lists])
-    values = np.repeat(weights[terms], sizes) * freqs
-    values /= freqs + norms[rows]
-    return np.bincount(rows, values, minlength=sum(documents)).astype(np.float32)
+    rows += (documents.cumsum() - documents)[owners].repeat(sizes)
+    norms = np.concatenate([postings.lengths for postings in lists]).take(rows).astype(np.float32)
+    norms *= slope
+    norms += floor
+    norms += freqs
+    freqs *= weights[terms].repeat(sizes)
+    freqs /= norms
+    np.add.at(scores, rows, freqs)
+    return scores
 
 
 def _windows(
@@ -67,13 +72,14 @@ def _windows(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """Rows and frequencies of some windows of postings, one behind the other."""
     rows, freqs = np.empty(int(sizes.sum()), np.int64), np.empty(int(sizes.sum()), np.float32)
-    if owners.size:
-        windows = [
-            (lists[owner], slice(start, end))
-            for owner, start, end in zip(owners.tolist(), starts.tolist(), (starts + sizes).tolist(), strict=True)
-        ]
-        np.concatenate([postings.rows[window] for postings, window in windows], out=rows)
-        np.concatenate([postings.freqs[window] for postings, window in windows], out=freqs)
+    own_rows, own_freqs = [], []
+    for owner, start, end in zip(owners.tolist(), starts.tolist(), (starts + sizes).tolist(), strict=True):
+        postings = lists[owner]
+        own_rows.append(postings.rows[start:end])
+        own_freqs.append(postings.freqs[start:end])
+    if own_rows:
+        np.concatenate(own_rows, out=rows)
+        np.concatenate(own_freqs, out=freqs)
     return rows, freqs
 
 

@@ -11,12 +11,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
 from django.conf import settings
+from prometheus_client import Histogram
 
 from indexing import counters, embedding, llm
 from indexing.access import Principal
@@ -73,6 +75,11 @@ def warm_up() -> None:
     catalogue.current()
 
 
+@cache
+def _seconds_of_stage(name: str) -> Histogram:
+    return counters.stage_seconds.labels(name)
+
+
 @dataclass(slots=True)
 class _Clock:
     """Measures stages against one start and reports them as they begin and end."""
@@ -90,7 +97,7 @@ class _Clock:
         now = perf_counter()
         stage = Stage(name, _ms(now - begun), _ms(begun - self.started), llm=llm, state=state, note=note)
         self.stages.append(stage)
-        counters.stage_seconds.labels(name).observe(now - begun)
+        _seconds_of_stage(name).observe(now - begun)
         self._report(stage)
 
     def _report(self, stage: Stage) -> None:
@@ -343,54 +350,62 @@ def _fit(corpus: Corpus, pool: Pool, choices: Sequence[RepositoryChoice]) -> npt
 def _hits(corpus: Corpus, pool: Pool, ranked: Ranked, scope: Scope) -> Iterator[Hit]:
     """Best first. Identical code is one hit, where it ranked best, with the number of places it is in."""
     copies = Copies(corpus, pool)
-    for position in ranked.order.tolist():
-        if (shown := copies.take(position)) is None:
-            continue
-        hit = hit_at(corpus, pool, shown.position, float(ranked.scores[position]), copies=shown.places)
+    taken = ((copies.take(position), position) for position in ranked.order.tolist())
+    shown = [(copy, ranked.scores.item(position)) for copy, position in taken if copy is not None]
+    found = hits_at(corpus, pool, [copy.position for copy, _ in shown], [score for _, score in shown])
+    for hit, (copy, _) in zip(found, shown, strict=True):
         if _is_relevant(hit) and _in_languages(hit, scope):
-            yield hit
+            yield replace(hit, copies=copy.places) if copy.places > 1 else hit
 
 
-def hit_at(corpus: Corpus, pool: Pool, position: int, score: float, *, copies: int = 1) -> Hit:
-    source, record = corpus.record(int(pool.chunks[position]))
-    return Hit(
-        repository_id=source.repository_id,
-        repository=source.name,
-        commit=source.index.manifest.commit,
-        path=record.path,
-        blob_id=record.blob_id,
-        encoding=record.encoding,
-        language=record.language,
-        kind=record.kind,
-        symbol=record.symbol,
-        start_byte=record.start_byte,
-        end_byte=record.end_byte,
-        start_line=record.start_line,
-        end_line=record.end_line,
-        score=round(score, 4),
-        legs=_legs(pool, position),
-        cosine=_best_cosine(pool, position),
-        description=record.description,
-        copies=copies,
-    )
+def hits_at(corpus: Corpus, pool: Pool, positions: Sequence[int], scores: Sequence[float]) -> Iterator[Hit]:
+    """Some of the pool's chunks with the given scores; each is read when its turn comes."""
+    places = np.array(positions, np.int64)
+    rows = zip(pool.chunks[places].tolist(), scores, _legs(pool, places), _best_cosines(pool, places), strict=True)
+    for row, score, legs, cosine in rows:
+        source, record = corpus.record(row)
+        yield Hit(
+            repository_id=source.repository_id,
+            repository=source.name,
+            commit=source.index.manifest.commit,
+            path=record.path,
+            blob_id=record.blob_id,
+            encoding=record.encoding,
+            language=record.language,
+            kind=record.kind,
+            symbol=record.symbol,
+            start_byte=record.start_byte,
+            end_byte=record.end_byte,
+            start_line=record.start_line,
+            end_line=record.end_line,
+            score=round(score, 4),
+            legs=legs,
+            cosine=cosine,
+            description=record.description,
+        )
 
 
-def _legs(pool: Pool, position: int) -> dict[str, float]:
-    """The best raw score of each list over the queries; lists that did not find the chunk are left out."""
-    legs: dict[str, float] = {}
-    for (_, name), scores in pool.chunk_lists.items():
-        legs[name] = max(legs.get(name, 0.0), scores.item(position))
-    file_row = pool.files[position]
-    place = int(pool.file_rows.searchsorted(file_row))
-    if place < len(pool.file_rows) and pool.file_rows[place] == file_row:
-        for (_, name), scores in pool.file_lists.items():
-            legs[name] = max(legs.get(name, 0.0), scores.item(place))
-    return {name: round(value, 3) for name, value in legs.items() if value > 0}
+def _legs(pool: Pool, positions: npt.NDArray[np.int64]) -> list[dict[str, float]]:
+    """For each position the best raw score of each list over the queries; lists that did not find it are left out."""
+    file_places, has_lists = pool.places_of_files(positions)
+    best: dict[str, npt.NDArray[np.float32]] = {}
+    found = [(name, scores[positions]) for (_, name), scores in pool.chunk_lists.items()]
+    if has_lists.any():
+        found += [(name, scores[file_places] * has_lists) for (_, name), scores in pool.file_lists.items()]
+    for name, scores in found:
+        best[name] = np.maximum(best[name], scores) if name in best else scores
+    columns = [scores.astype(np.float64).round(3).tolist() for scores in best.values()]
+    return [
+        {name: score for name, score in zip(best, row, strict=True) if score > 0} for row in zip(*columns, strict=True)
+    ]
 
 
-def _best_cosine(pool: Pool, position: int) -> float | None:
-    values = [scores.item(position) for (_, name), scores in pool.chunk_lists.items() if name.startswith("vectors.")]
-    return round(max(values), 4) if values else None
+def _best_cosines(pool: Pool, positions: npt.NDArray[np.int64]) -> list[float] | list[None]:
+    lists = [scores[positions] for (_, name), scores in pool.chunk_lists.items() if name.startswith("vectors.")]
+    if not lists:
+        return [None] * len(positions)
+    cosines: list[float] = np.max(lists, axis=0).astype(np.float64).round(4).tolist()
+    return cosines
 
 
 def _is_relevant(hit: Hit) -> bool:

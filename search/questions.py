@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from indexing.tokenizing import STOP_WORDS
-from search.wording import wording
+from search.wording import is_name, quoted_names
 
 CLASSES = ("symbol", "behaviour", "architecture", "how-to", "fix")
 
@@ -88,11 +88,11 @@ def standalone(question: str, earlier: Sequence[str] = ()) -> str:
 
 def question_class(query: str) -> str:
     """One of CLASSES."""
-    asked = wording(query)
-    if asked.is_name and any(mark.isupper() or not mark.isalpha() for mark in query.strip()):
+    names = quoted_names(query)
+    if is_name(query, names) and any(mark.isupper() or not mark.isalpha() for mark in query.strip()):
         return "symbol"
     for name, rule in _CLASS_RULES.items():
-        if rule.search(query) and (name != "symbol" or asked.names):
+        if rule.search(query) and (name != "symbol" or names):
             return name
     return "behaviour"
 
@@ -101,7 +101,7 @@ def names_in(text: str) -> list[str]:
     """What a question of another language holds that is in the code as well: names; Latin words amid another script."""
     if _OTHER_SCRIPT.search(text):
         return list(dict.fromkeys(_LATIN_NAME.findall(text)))
-    return [name.qualified for name in wording(text).names]
+    return [name.qualified for name in quoted_names(text)]
 
 
 def clean(text: str) -> str:

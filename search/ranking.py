@@ -34,6 +34,7 @@ from indexing.tokenizing import stems, term_hash, terms
 from search.centrality import centrality as centrality_of_files
 from search.corpus import Corpus
 from search.fusion import scale
+from search.grouping import Groups
 from search.retrieval import CHUNK_DEPTH, FILE_DEPTH, Pool, Query
 from search.wording import Name, Wording
 
@@ -124,15 +125,16 @@ def rank(
     if not pool.chunks.size:
         empty = np.empty(0, np.float32)
         return Ranked(np.empty(0, np.int64), empty, empty)
-    lists = fused(pool, queries, weights)
+    files = Groups.of_sorted(pool.files)
+    lists = fused(pool, files, queries, weights)
     unit = np.float32(lists.max() or 1)
     wording = queries[0].wording
     is_described = len(wording.stem_words) > DESCRIPTION_WORDS
     parts = {
-        "coherence": unit * _coherence_worth(pool.files, lists, weights, is_described),
+        "coherence": unit * _coherence_worth(files, lists, weights, is_described),
         "path": unit
         * (weights.described_path if is_described else 1)
-        * path_match(corpus, pool.files, wording, weights),
+        * path_match(corpus, pool.files[files.starts], wording, weights)[files.of],
         "definition": unit * definition_match(corpus, pool.chunks, wording, weights),
         "centrality": weights.centrality * unit * centrality(corpus, pool.files) * (lists > 0),
     }
@@ -160,7 +162,7 @@ def exchanged(order: Rows, preferred: Rows, files: Rows) -> Rows:
     return np.array([waiting[int(files[position])].pop() for position in order.tolist()], np.int64)
 
 
-def fused(pool: Pool, queries: Sequence[Query], weights: Weights) -> Floats:
+def fused(pool: Pool, files: Groups, queries: Sequence[Query], weights: Weights) -> Floats:
     """(p,) weighted sum of the scaled lists of all queries; a chunk gets of its file's lists the share that its own sum
     has of that of the file's best chunk.
     """
@@ -171,43 +173,40 @@ def fused(pool: Pool, queries: Sequence[Query], weights: Weights) -> Floats:
     file_total = np.zeros(len(pool.file_rows) + 1, np.float32)  # the last one for files that no list has
     for (query, name), scores in pool.file_lists.items():
         file_total[:-1] += share[query] * weights.of_list(name) * scale(scores, depth=FILE_DEPTH)
-    places = np.searchsorted(pool.file_rows, pool.files)
-    known = np.isin(pool.files, pool.file_rows)
-    best, inverse = _best_of_each_file(pool.files, total)
-    nearness = total / np.maximum(total[best], np.float32(1e-9))[inverse]
+    places, known = pool.places_of_files()
+    best = files.best(total)
+    nearness = total / np.maximum(total[best], np.float32(1e-9))[files.of]
     nearness[best] = 1  # even when no list of chunks has any of them
     return np.asarray(total + nearness * file_total[np.where(known, places, -1)], np.float32)
 
 
-def _coherence_worth(files: Rows, lists: Floats, weights: Weights, is_described: bool) -> Floats:
+def _coherence_worth(files: Groups, lists: Floats, weights: Weights, is_described: bool) -> Floats:
     """(p,) in units of the best score: to the best chunk of each file or, described, to all."""
     coherent = coherence(files, lists)
     if is_described:
         return weights.described_coherence * coherent
-    best, _ = _best_of_each_file(files, lists)
-    worth = np.zeros(len(files), np.float32)
+    best = files.best(lists)
+    worth = np.zeros(len(lists), np.float32)
     worth[best] = weights.coherence * coherent[best]
     return worth
 
 
-def coherence(files: Rows, scores: Floats) -> Floats:
+def coherence(files: Groups, scores: Floats) -> Floats:
     """(p,) in [0, 1]: the summed score of the chunk's file over that of the best file."""
-    _, inverse = np.unique(files, return_inverse=True)
-    sums = np.bincount(inverse, weights=scores)
-    shares: Floats = (sums[inverse] / max(float(sums.max()), 1e-9)).astype(np.float32)
+    sums = np.bincount(files.of, weights=scores)
+    shares: Floats = (sums[files.of] / max(float(sums.max()), 1e-9)).astype(np.float32)
     return shares
 
 
 def path_match(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) -> Floats:
-    """(p,) share of question words in the path, and share of file-name words in the question.
+    """(files,) share of question words in the path, and share of file-name words in the question.
 
     "How is it used" says nothing about a path, but a file `impls.rs` is about implementations: words about asking
     count for the name only.
     """
     wanted, known = _by_beginning(wording.stem_words), _by_beginning(wording.all_stem_words)
-    distinct, inverse = np.unique(files, return_inverse=True)
-    values = np.zeros(len(distinct), np.float32)
-    for place, path in enumerate(corpus.paths(distinct)):
+    values = np.zeros(len(files), np.float32)
+    for place, path in enumerate(corpus.paths(files)):
         words = _path_words(path)
         if words.beginnings.isdisjoint(known):
             continue
@@ -215,7 +214,7 @@ def path_match(corpus: Corpus, files: Rows, wording: Wording, weights: Weights) 
         covered = len(found) / max(1, len(wording.stem_words))
         named = sum(bool(_alike(word, known)) for word in words.name) / max(1, len(words.name))
         values[place] = weights.path_words * covered + weights.path_name * named
-    return values[inverse]
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,14 +369,3 @@ def _earlier(*keys: Rows) -> Rows:
 def _powers(base: float, exponents: Rows) -> npt.NDArray[np.float64]:
     powers = np.array([base**exponent for exponent in range(int(exponents.max()) + 1)])
     return np.asarray(powers[exponents])
-
-
-def _best_of_each_file(files: Rows, scores: Floats) -> tuple[Rows, Rows]:
-    """The position of each distinct file's best chunk, the first among equals; and for each chunk which of these is its
-    file's.
-    """
-    order = np.lexsort((np.arange(len(files)), -scores, files))
-    _, first, inverse = np.unique(files[order], return_index=True, return_inverse=True)
-    own = np.empty(len(files), np.int64)
-    own[order] = inverse
-    return order[first], own

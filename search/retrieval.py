@@ -20,6 +20,7 @@ from indexing.milvus import RowRange
 from indexing.quantizing import sign_bits
 from search.corpus import Corpus, Part, ranges
 from search.fusion import top
+from search.grouping import Groups, distinct
 from search.hamming import cosines, top_rows
 from search.lexical import bm25
 from search.wording import Wording
@@ -63,6 +64,13 @@ class Pool:
     file_rows: Rows
     chunk_lists: dict[tuple[str, str], Floats] = field(default_factory=dict)
     file_lists: dict[tuple[str, str], Floats] = field(default_factory=dict)
+
+    def places_of_files(self, positions: Rows | slice = slice(None)) -> tuple[Rows, npt.NDArray[np.bool_]]:
+        """Where in `file_rows` the files of these chunks are, and whether they are there: any place where not."""
+        wanted = self.files[positions]
+        places = np.minimum(self.file_rows.searchsorted(wanted), max(0, len(self.file_rows) - 1))
+        known = self.file_rows[places] == wanted if len(self.file_rows) else np.zeros(len(wanted), bool)
+        return places, known
 
 
 def retrieve(corpus: Corpus, queries: Sequence[Query], *, path_filter: bytes = b"") -> Pool:
@@ -117,7 +125,7 @@ def _masked(scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> Floats:
 
 
 def _union(rows: Sequence[Rows]) -> Rows:
-    return np.unique(np.concatenate(rows)) if rows else np.empty(0, np.int64)
+    return distinct(np.concatenate(rows)) if rows else np.empty(0, np.int64)
 
 
 def _first_owner(name: str) -> Callable[[Part], int]:
@@ -192,13 +200,11 @@ def _best_chunks(
     """For each file its allowed chunk with the best stem score; its first one where no word occurs."""
     stem_scores = [scores for (_, name), scores in dense.items() if name == "terms.code_stems"]
     starts, counts = corpus.chunk_ranges(file_rows)
-    rows, owners = ranges(starts, counts), np.repeat(np.arange(len(file_rows)), counts)
+    rows, owners = ranges(starts, counts), np.arange(len(file_rows)).repeat(counts)
     if allowed is not None:
         rows, owners = rows[allowed[rows]], owners[allowed[rows]]
     values = sum((scores[rows] for scores in stem_scores), np.zeros(len(rows), np.float32))
-    order = np.lexsort((rows, -values, owners))
-    _, first = np.unique(owners[order], return_index=True)
-    return rows[order[first]]
+    return rows[Groups.of_sorted(owners).best(values)]
 
 
 def _cosines(corpus: Corpus, query: Query, name: str, rows: Rows) -> Floats:

@@ -17,7 +17,7 @@ from indexing.context import normalise
 from indexing.errors import EmbeddingError, VectorsUnavailable
 from indexing.index_format import ModelInfo
 from search.corpus import Corpus
-from search.pipeline import AS_ALWAYS, EVERYWHERE, hit_at
+from search.pipeline import AS_ALWAYS, EVERYWHERE, hits_at
 from search.readable import Library, Readable, open_chosen, readable
 from search.results import Hit
 from search.retrieval import Query, retrieve
@@ -55,7 +55,7 @@ def similar(text: str, language: str, *, principal: Principal, limit: int = 10) 
     scores = pool.chunk_lists["passage", LIST]
     order = np.argsort(-scores, kind="stable")[:limit]
     near = [int(place) for place in order if scores[place] >= settings.SIMILAR_MINIMUM_COSINE]
-    return Similar(tuple(hit_at(corpus, pool, place, float(scores[place])) for place in near), tuple(notices))
+    return Similar(tuple(hits_at(corpus, pool, near, scores[near].tolist())), tuple(notices))
 
 
 def _nearest(library: Library, query: Query, model: ModelInfo) -> list[Readable]:

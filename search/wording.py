@@ -59,7 +59,7 @@ def wording(text: str, *, without: Collection[str] = ()) -> Wording:
     plain = [token for token in tokens if token not in STOP_WORDS]
     stemmed = stems(tokens)
     weak = set(stems(_ASKING))
-    names = tuple(_names(text, without))
+    names = quoted_names(text, without=without)
     return Wording(
         text=text,
         stems=_weighted(stemmed, weak),
@@ -68,7 +68,7 @@ def wording(text: str, *, without: Collection[str] = ()) -> Wording:
         all_stem_words=frozenset(stemmed),
         names=names,
         capitalised=tuple(_capitalised(text, without, names)),
-        is_name=len(text.split()) == 1 and bool(names),
+        is_name=is_name(text, names),
     )
 
 
@@ -81,7 +81,7 @@ def _weighted(tokens: list[str], weak: set[str]) -> dict[int, float]:
     }
 
 
-def _names(text: str, without: Collection[str]) -> list[Name]:
+def quoted_names(text: str, *, without: Collection[str] = ()) -> tuple[Name, ...]:
     """Words that look like identifiers; a question of a single word is taken as one whatever it looks like."""
     alone = len(text.split()) == 1
     found: dict[str, Name] = {}
@@ -94,7 +94,12 @@ def _names(text: str, without: Collection[str]) -> list[Name]:
         last = qualified.rsplit(".", 1)[-1]
         if last and last.lower() not in without and last.lower() not in STOP_WORDS:
             found.setdefault(qualified.lower(), Name(qualified, last))
-    return list(found.values())
+    return tuple(found.values())
+
+
+def is_name(text: str, names: Collection[Name]) -> bool:
+    """Whether the text is a name and nothing else."""
+    return len(text.split()) == 1 and bool(names)
 
 
 def _capitalised(text: str, without: Collection[str], names: Collection[Name]) -> list[str]:

@@ -35,6 +35,15 @@ def test_it_leaves_out_rows_without_a_score() -> None:
     assert top(floats(0, 2, 0), 5).tolist() == [1]
 
 
+@given(st.integers(0, 20_000), st.integers(1, 100), st.integers(1, 500), st.integers(0, 99))
+def test_it_finds_the_same_best_among_many_as_sorting_all_would(rows: int, k: int, values: int, zeros: int) -> None:
+    random = np.random.default_rng(rows)
+    scores = random.integers(0, values, rows).astype(np.float32)
+    scores[random.integers(0, 100, rows) < zeros] = 0
+    by_sorting = [row for row in np.argsort(-scores, kind="stable").tolist() if scores[row] > 0]
+    assert top(scores, k).tolist() == by_sorting[:k]
+
+
 @given(st.lists(st.floats(0, 100, width=32), min_size=1, max_size=40), st.randoms())
 def test_it_does_not_depend_on_the_order_of_its_input(values: list[float], random: object) -> None:
     order = list(range(len(values)))
