@@ -69,6 +69,9 @@ DEFINITION_DTYPE = np.dtype(
     ]
 )
 
+_CHUNK_FIELDS = tuple(CHUNK_DTYPE.names or ())
+_FILE_FIELDS = tuple(FILE_DTYPE.names or ())
+
 
 @dataclass(frozen=True, slots=True)
 class PartInfo:
@@ -366,7 +369,7 @@ class VectorList:
     hashes: NDArray[np.uint8]
 
     def owners(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self.starts.searchsorted(rows, side="right") - 1
+        return self.starts.searchsorted(rows.astype(self.starts.dtype), side="right") - 1  # of another type: copies all
 
 
 class PartFolder:
@@ -570,9 +573,9 @@ class Segment(PartFolder):
         return tuple(self.strings[int(row)] for row in self.array("imports.rows")[starts[file] : starts[file + 1]])
 
     def chunk(self, row: int) -> ChunkRecord:
-        record = _record(self.chunks, row)
+        record = _record(_CHUNK_FIELDS, self.chunks, row)
         file_row = record["file"]
-        file = _record(self.files, file_row)
+        file = _record(_FILE_FIELDS, self.files, file_row)
         return ChunkRecord(
             path=self.paths.raw(file_row),
             blob_id=self.array("blobs")[file_row].tobytes().hex(),
@@ -633,9 +636,9 @@ class Segment(PartFolder):
         return range(int(self.file_chunks[files.start]), int(self.file_chunks[files.stop]))
 
 
-def _record(rows: NDArray[Any], row: int) -> dict[str, int]:  # Any: a record
+def _record(fields: tuple[str, ...], rows: NDArray[Any], row: int) -> dict[str, int]:  # Any: a record
     """Its fields as numbers of Python, read at once: one by one they take ten times as long."""
-    return dict(zip(rows.dtype.names or (), rows[row].item(), strict=True))
+    return dict(zip(fields, rows[row].item(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

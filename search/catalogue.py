@@ -29,6 +29,7 @@ from indexing import segment_cache
 from indexing.errors import IndexFormatError
 from indexing.index_format import MANIFEST, ModelInfo, OpenIndex, Postings, Segment, open_index
 from indexing.quantizing import sign_bits
+from search.corpus import ranges
 from search.hamming import cosines
 from search.lexical import K1, B, Statistics, sorted_terms, term_weights
 
@@ -91,15 +92,14 @@ class _Shard:
         number = self.known_models.index(model) if model in self.known_models else -2
         return np.asarray(self.models == number)
 
-    def spans(self, wanted: npt.NDArray[np.uint64]) -> list[slice]:
+    def entries(self, wanted: npt.NDArray[np.uint64]) -> tuple[Rows, Rows]:
+        """Where the wanted terms are: for each entry of `owners` that has one, which of them, and its place."""
         if not len(self.hashes):
-            return [slice(0, 0)] * len(wanted)
-        places = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
-        present = self.hashes[places] == wanted
-        return [
-            slice(int(self.starts[place]), int(self.starts[place + 1])) if there else slice(0, 0)
-            for place, there in zip(places, present, strict=True)
-        ]
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        found = np.minimum(self.hashes.searchsorted(wanted), len(self.hashes) - 1)
+        starts = self.starts[found]
+        counts = (self.starts[found + 1] - starts) * (self.hashes[found] == wanted)
+        return np.arange(len(wanted)).repeat(counts), ranges(starts, counts)
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,9 @@ class Catalogue:
         wanted, mine = sorted_terms(query), self._mask(rows)
         counts = np.zeros(len(wanted), np.int64)
         for first, shard in self._placed:
-            allowed = mine[first : first + len(shard.ids)]
-            for place, span in enumerate(shard.spans(wanted)):
-                counts[place] += shard.frequencies[span][allowed[shard.owners[span]]].sum(dtype=np.int64)
+            terms, places = shard.entries(wanted)
+            frequencies = shard.frequencies[places] * mine[first + shard.owners[places].astype(np.int64)]
+            counts += np.bincount(terms, frequencies, minlength=len(wanted)).astype(np.int64)
         documents = int(self.chunks[rows].sum())
         return Statistics(documents, float(self.lengths[rows].sum()) / max(1, documents), counts)
 
@@ -143,9 +143,9 @@ class Catalogue:
         weights = term_weights(query, statistics) * np.float32(K1 + 1)
         wanted = sorted_terms(query)
         for first, shard in self._placed:
-            part = bounds[first : first + len(shard.ids)]
-            for span, weight in zip(shard.spans(wanted), weights, strict=True):
-                part[shard.owners[span]] += weight * shard.best[span].astype(np.float32)
+            terms, places = shard.entries(wanted)
+            worth = weights[terms] * shard.best[places].astype(np.float32)
+            np.add.at(bounds, first + shard.owners[places].astype(np.int64), worth)
         return bounds[rows]
 
     def nearness(self, vector: Floats, rows: Rows, model: ModelInfo) -> Floats:
@@ -318,7 +318,8 @@ class _Keeper:
         self._fresh: dict[int, _Entry] = {}
         self._damaged: dict[int, Stamp] = {}
         self._looked = -SECONDS_BETWEEN_LOOKS
-        self.catalogue = self._snapshot(self._known())
+        self._seen = self._known()
+        self.catalogue = self._snapshot(self._seen)
         self._lock = threading.Lock()
         self._writer: threading.Thread | None = None
 
@@ -334,9 +335,9 @@ class _Keeper:
         if segment_cache.enabled() and segment_cache.volume_is_away():
             return
         stamps = _stamps(self.data_dir / "indexes")
-        known = self._known()
-        if known == stamps:
+        if stamps == self._seen:
             return
+        known = self._known()
         for repository_id in set(self._fresh) | set(self._damaged):
             if stamps.get(repository_id) != known.get(repository_id):
                 self._fresh.pop(repository_id, None)
@@ -345,6 +346,7 @@ class _Keeper:
         for repository_id in sorted(pk for pk, stamp in stamps.items() if known.get(pk) != stamp):
             self._read_index(repository_id, stamps[repository_id])
         self.catalogue = self._snapshot(stamps)
+        self._seen = stamps
         gone = len(set(known) - set(stamps))
         if (len(self._fresh) > MOST_FRESH or gone) and (self._writer is None or not self._writer.is_alive()):
             self._writer = threading.Thread(target=self._write, args=(stamps,), name="catalogue", daemon=True)

@@ -56,6 +56,7 @@ class Corpus:
         self.parts = tuple(parts)
         self.chunk_count = chunks
         self.file_count = files
+        self._vectors: dict[str, list[tuple[Part, VectorList]]] = {}
         self._chunk_edges = [part.first_chunk for part in parts]
         self._file_edges = [part.first_file for part in parts]
 
@@ -65,8 +66,10 @@ class Corpus:
 
     def vectors(self, name: str) -> list[tuple[Part, VectorList]]:
         """Segments without vectors yet, or with those of another model, are left out."""
-        found = ((part, part.segment.vectors(name)) for part in self.parts if part.source.comparable)
-        return [(part, vectors) for part, vectors in found if vectors is not None]
+        if name not in self._vectors:
+            found = ((part, part.segment.vectors(name)) for part in self.parts if part.source.comparable)
+            self._vectors[name] = [(part, vectors) for part, vectors in found if vectors is not None]
+        return self._vectors[name]
 
     @cached_property
     def live_files(self) -> npt.NDArray[np.bool_] | None:

@@ -249,15 +249,16 @@ def _rank_with(
     sources = [_comparable(source, model, notices) for source in sources]
     corpus = Corpus(sources)
     queries = _without(chosen.names, queries)
+    known = {} if chosen.names else chosen.stem_scores
     clock.end("repositories", begun)
     begun = clock.begin("retrieve")
     try:
-        pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter))
+        pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter), stem_scores=known)
     except VectorsUnavailable as error:
         logger.warning("searching by words only: %s", error)
         notices.append(f"Searched by words only: {error}")
         queries = [replace(query, vector=None) for query in queries]
-        pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter))
+        pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter), stem_scores=known)
     clock.end("retrieve", begun)
     begun = clock.begin("rank")
     wanted = max(limit, settings.RERANK_CANDIDATES)

@@ -9,8 +9,8 @@ of the best score, enough to win among near equals and too little to push aside 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -25,7 +25,7 @@ from search.index_cache import opened
 from search.lexical import Statistics, bm25
 from search.readable import Library, Readable
 from search.results import RepositoryChoice, Scope
-from search.retrieval import Query
+from search.retrieval import Query, StemScores
 
 Floats = npt.NDArray[np.float32]
 
@@ -41,12 +41,14 @@ LOOKED_UP = 3
 class Choices:
     """`choices` for people, and `repositories` to open, in the same order: best first, ties by name.
 
-    `names`: the last parts of names, in lower case, that say where to search and nothing about what.
+    `names`: the last parts of names, in lower case, that say where to search and nothing about what. `stem_scores`:
+    what was looked up on the way, so that nobody has to do it twice.
     """
 
     choices: tuple[RepositoryChoice, ...]
     repositories: tuple[Readable, ...]
     names: frozenset[str] = frozenset()
+    stem_scores: StemScores = field(default_factory=dict)
 
 
 def choose(
@@ -63,7 +65,8 @@ def choose(
     about = [_topic(one, queries) if one.topics else "" for one in found]
     preferred = np.array([one.golden or bool(topic) for one, topic in zip(found, about, strict=True)])
     meaning = scale(_nearest_centroid(library, queries, model), depth=len(found))
-    lexical = scale(_best_chunk(library, queries, meaning, named | preferred, limit), depth=len(found))
+    best_chunks, stem_scores = _best_chunk(library, queries, meaning, named | preferred, limit)
+    lexical = scale(best_chunks, depth=len(found))
     scores = lexical + CENTROID_WEIGHT * meaning
     unit = float(scores.max()) or 1.0
     scores = scores + unit * (NAME_BONUS * named + GOLDEN_BONUS * preferred)
@@ -78,7 +81,8 @@ def choose(
         )
         for i in order
     )
-    return Choices(choices, chosen, _names(chosen if len(chosen) == 1 else [found[i] for i in order if named[i]]))
+    names = _names(chosen if len(chosen) == 1 else [found[i] for i in order if named[i]])
+    return Choices(choices, chosen, names, stem_scores)
 
 
 def _choice(one: Readable, score: float, reasons: list[str], *, pinned: bool = False) -> RepositoryChoice:
@@ -117,8 +121,11 @@ def _nearest_centroid(library: Library, queries: Sequence[Query], model: ModelIn
 
 def _best_chunk(
     library: Library, queries: Sequence[Query], meaning: Floats, wanted: npt.NDArray[np.bool_], limit: int
-) -> Floats:
-    """(repositories,) the best chunk's BM25 over the stems of all queries; 0 for those that it cannot bring forward."""
+) -> tuple[Floats, StemScores]:
+    """(repositories,) the best chunk's BM25 over the stems of all queries; 0 for those that it cannot bring forward.
+
+    With it the scores of all chunks of those that it was looked up for.
+    """
     rows = _rows(library)
     known = [(query, library.catalogue.statistics(query.wording.stems, rows)) for query in queries]
     bounds = np.zeros(len(rows), np.float32)
@@ -129,12 +136,12 @@ def _best_chunk(
     looked_up = np.argsort(-promise, kind="stable")[: LOOKED_UP * limit]
     best = np.zeros(len(rows), np.float32)
     segments = list(_segments(library, np.union1d(looked_up, np.flatnonzero(wanted)[:limit])))
-    if segments:
-        owners = [owner for owner, _, _ in segments]
-        for query, statistics in known:
-            scores = query.weight * _best_of_each(segments, query.wording.stems, statistics)
-            np.maximum.at(best, owners, scores)
-    return best
+    scores: StemScores = {}
+    for query, statistics in known:
+        for (owner, segment, _), own in zip(segments, _scored(segments, query, statistics), strict=True):
+            scores[query.name, segment] = own
+            best[owner] = max(best[owner], query.weight * own.max())
+    return best, scores
 
 
 _Searched = tuple[int, Segment, Postings]  # which repository, and what of it
@@ -152,15 +159,16 @@ def _segments(library: Library, repositories: npt.NDArray[np.int64]) -> Iterator
                 yield i, segment, postings
 
 
-def _best_of_each(segments: Sequence[_Searched], query: Mapping[int, float], statistics: Statistics) -> Floats:
-    """(segments,) the best live chunk's BM25."""
-    scores = bm25([postings for _, _, postings in segments], query, statistics=statistics)
-    edges = np.cumsum([0, *(segment.info.chunks for _, segment, _ in segments)])
-    for (_, segment, _), first in zip(segments, edges.tolist(), strict=False):
+def _scored(segments: Sequence[_Searched], query: Query, statistics: Statistics) -> Iterator[Floats]:
+    """(chunks,) BM25 of each segment's chunks, 0 for deleted ones."""
+    scores = bm25([postings for _, _, postings in segments], query.wording.stems, statistics=statistics)
+    first = 0
+    for _, segment, _ in segments:
+        own = scores[first : first + segment.info.chunks]
         if segment.live_chunks is not None:
-            scores[first : first + segment.info.chunks] *= segment.live_chunks
-    best: Floats = np.maximum.reduceat(scores, edges[:-1])
-    return best
+            own *= segment.live_chunks
+        yield own
+        first += len(own)
 
 
 def _rows(library: Library) -> npt.NDArray[np.int64]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from django.conf import settings
 
 from indexing import milvus
-from indexing.index_format import VectorList
+from indexing.index_format import Segment, VectorList
 from indexing.milvus import RowRange
 from indexing.quantizing import sign_bits
 from search.corpus import Corpus, Part, ranges
@@ -38,6 +38,10 @@ MOST_DEAD_ROWS = 5_000
 
 CHUNK_TERM_LISTS = ("code_stems", "code_terms", "descriptions")
 CHUNK_VECTOR_LISTS = ("code", "descriptions")
+
+
+# (query name, segment) -> (chunks,) BM25 of the stems in its code.
+StemScores = dict[tuple[str, Segment], npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +77,16 @@ class Pool:
         return places, known
 
 
-def retrieve(corpus: Corpus, queries: Sequence[Query], *, path_filter: bytes = b"") -> Pool:
-    """The pool of all queries. Empty when nothing matches. Raises VectorsUnavailable."""
+def retrieve(
+    corpus: Corpus, queries: Sequence[Query], *, path_filter: bytes = b"", stem_scores: StemScores | None = None
+) -> Pool:
+    """The pool of all queries. Empty when nothing matches. Raises VectorsUnavailable.
+
+    `stem_scores`: those that are known already, of these very queries.
+    """
     allowed = corpus.allowed(path_filter)
     dense = {
-        (query.name, f"terms.{name}"): _masked(bm25(corpus.postings(name), _terms_for(query.wording, name)), allowed)
+        (query.name, f"terms.{name}"): _masked(_term_scores(corpus, query, name, stem_scores or {}), allowed)
         for query in queries
         for name in CHUNK_TERM_LISTS
         if not (query.code_only and name == "descriptions")
@@ -110,8 +119,13 @@ def retrieve(corpus: Corpus, queries: Sequence[Query], *, path_filter: bytes = b
     return pool
 
 
-def _terms_for(wording: Wording, name: str) -> dict[int, float]:
-    return wording.terms if name == "code_terms" else wording.stems
+def _term_scores(corpus: Corpus, query: Query, name: str, known: StemScores) -> Floats:
+    """(chunks,) BM25. Known scores of code stems were made with the statistics of more repositories than these, so
+    they are taken when all of them are known.
+    """
+    if name == "code_stems" and corpus.parts and all((query.name, part.segment) in known for part in corpus.parts):
+        return np.concatenate([known[query.name, part.segment] for part in corpus.parts])
+    return bm25(corpus.postings(name), query.wording.terms if name == "code_terms" else query.wording.stems)
 
 
 def _vector_lists(query: Query) -> tuple[str, ...]:
@@ -212,32 +226,35 @@ def _cosines(corpus: Corpus, query: Query, name: str, rows: Rows) -> Floats:
     assert query.vector is not None
     result = np.zeros(len(rows), np.float32)
     first_owner = _first_owner(name)
-    found, places, starts, ends = [], [], [], []
-    for part, vectors in corpus.vectors(name):
-        first = first_owner(part)
-        low, high = rows.searchsorted((first, first + len(vectors.starts) - 1)).tolist()
+    lists = corpus.vectors(name)
+    edges = [
+        edge for part, vectors in lists for edge in (first_owner(part), first_owner(part) + len(vectors.starts) - 1)
+    ]
+    places = rows.searchsorted(edges).tolist()
+    found, starts, ends = [], [], []
+    for (_, vectors), first, low, high in zip(lists, edges[::2], places[::2], places[1::2], strict=True):
         if low < high:
             own = rows[low:high] - first
-            found.append(vectors)
-            places.append(slice(low, high))
-            starts.append(vectors.starts[own])
-            ends.append(vectors.starts[own + 1])
+            found.append((vectors, low, high))
+            starts.append(vectors.starts.take(own))
+            own += 1
+            ends.append(vectors.starts.take(own))
     if not found:
         return result
     first_rows = np.concatenate(starts, dtype=np.int64)
     count = np.concatenate(ends, dtype=np.int64) - first_rows
-    edges = count.cumsum()
+    after = count.cumsum()
     vector_rows = ranges(first_rows, count)
     floats = np.empty((len(vector_rows), len(query.vector)), np.float16)
-    before = owners = 0
-    for vectors, place in zip(found, places, strict=True):
-        owners += place.stop - place.start
-        after = int(edges[owners - 1])
-        vectors.floats.take(vector_rows[before:after], axis=0, out=floats[before:after], mode="clip")
-        before = after
+    begin = owners = 0
+    for vectors, low, high in found:
+        owners += high - low
+        end = int(after[owners - 1])
+        vectors.floats.take(vector_rows[begin:end], axis=0, out=floats[begin:end], mode="clip")
+        begin = end
     scores = cosines(query.vector, floats)
     known = count > 0
     if known.any():
-        own_rows = np.concatenate([np.arange(place.start, place.stop) for place in places])
-        result[own_rows[known]] = np.maximum.reduceat(scores, (edges - count)[known])
+        own_rows = np.concatenate([np.arange(low, high) for _, low, high in found])
+        result[own_rows[known]] = np.maximum.reduceat(scores, (after - count)[known])
     return result
