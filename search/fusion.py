@@ -17,16 +17,16 @@ _GROUP = 32
 
 def scale(scores: Floats, *, depth: int) -> Floats:
     """(n,) any range -> (n,) float32 in [0, 1]. Input order does not matter. Scores <= 0 mean "not found"."""
-    scaled = np.zeros(len(scores), np.float32)
-    positive = scores[scores > 0]
-    if not positive.size:
-        return scaled
-    best = float(positive.max())
-    floor = float(np.partition(positive, -depth)[-depth]) if positive.size > depth else 0.0
+    ordered = np.sort(scores)
+    best = float(ordered[-1]) if len(scores) else 0.0
+    if best <= 0:
+        return np.zeros(len(scores), np.float32)
+    floor = float(ordered[-depth]) if len(scores) > depth and ordered[-depth - 1] > 0 else 0.0
     if best <= floor:
-        scaled[scores >= best] = 1
-        return scaled
-    np.clip((scores - floor) / np.float32(best - floor), 0, 1, out=scaled)
+        return (scores >= best).astype(np.float32)
+    scaled = scores - np.float32(floor)
+    scaled /= np.float32(best - floor)
+    np.maximum(scaled, 0, out=scaled)
     return scaled
 
 

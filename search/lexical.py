@@ -109,14 +109,14 @@ def _find(
     lists: Sequence[Postings], wanted: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """(lists, wanted) where each term's postings start in each list, and how many it has; 0 where it does not occur."""
-    shape = len(lists), len(wanted)
-    starts, ends = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    size = len(wanted)
+    hashes, edges = np.zeros((len(lists), size), np.uint64), np.zeros((len(lists), 2 * size), np.int64)
+    places = np.empty(2 * size, np.int64)
     for number, postings in enumerate(lists):
         if len(postings.hashes):
-            places = postings.hashes.searchsorted(wanted)
-            known = postings.hashes.take(places, mode="clip") == wanted
-            places *= known
-            starts[number] = postings.starts[places]
-            places += known
-            ends[number] = postings.starts[places]
-    return starts, ends - starts
+            places[:size] = postings.hashes.searchsorted(wanted)
+            np.add(places[:size], 1, out=places[size:])
+            hashes[number] = postings.hashes.take(places[:size], mode="clip")
+            edges[number] = postings.starts.take(places, mode="clip")
+    starts, ends = edges[:, :size], edges[:, size:]
+    return starts, (ends - starts) * (hashes == wanted)
