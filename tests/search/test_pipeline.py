@@ -15,7 +15,7 @@ from indexing.models import Repository
 from search import pipeline, reranking
 from search.errors import EmptyQuestion
 from search.pipeline import search
-from search.results import QueryPlan, Scope, Stage
+from search.results import QueryPlan, Scope, SearchOptions, Stage
 from tests.factories import make_user
 from tests.fake_llm import FakeLLM
 from tests.indexing.stub_embedder import StubEmbedder
@@ -103,6 +103,20 @@ def test_a_hit_counts_as_much_as_its_repository_fits(indexed: Indexed) -> None:
     fit = {choice.name: choice.score for choice in result.trace.repositories}
     assert fit["acme/shop"] == 1 > fit["acme/mail"]
     assert result.hits[0].repository == "acme/shop"
+
+
+def test_a_word_is_as_rare_as_in_all_that_the_person_may_read(indexed: Indexed) -> None:
+    indexed("acme/shop", {"a.py": "def refund_order():\n    return 1\n"})
+    indexed("acme/cafe", {"b.py": "def refund_coffee():\n    return 2\n"})
+
+    def score() -> float:
+        return (
+            search("refund", principal=OPERATOR, options=SearchOptions(repositories=2)).hits[0].legs["terms.code_stems"]
+        )
+
+    among_two = score()
+    indexed("acme/mail", {"c.py": "def send_message():\n    return 3\n"})
+    assert among_two < score() < 4 * among_two
 
 
 def test_of_copies_it_shows_the_own_source(indexed: Indexed) -> None:

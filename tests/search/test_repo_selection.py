@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from indexing.access import Principal
+from search.index_cache import opened
 from search.readable import Library, Readable, readable
 from search.repo_selection import choose
 from search.results import Scope, ScopedSet, SearchOptions
@@ -68,6 +69,16 @@ def test_it_tells_words_that_only_say_where_to_search(library: Library) -> None:
     assert found("how does mail refund an order", 2) == {"mail"}
     assert found("refund an order", 2) == frozenset()
     assert found("refund an order", 1) == {"fork"}  # everything in the only one is about it
+
+
+def test_it_hands_on_what_it_looked_up(library: Library) -> None:
+    chosen = choose(library, asked("send a message by smtp"), scope=Scope(), limit=2)
+    found = {
+        one.name: [bool(scores.any()) for (_, segment), scores in chosen.stem_scores.items() if segment in segments]
+        for one in chosen.repositories
+        for segments in [opened(one.index_path).segments]
+    }
+    assert found == {"acme/mail": [True], "acme/fork": [False]}
 
 
 def test_it_keeps_every_pinned_repository_and_says_so(library: Library) -> None:
