@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
@@ -76,3 +81,13 @@ def test_it_keeps_what_the_release_before_stored(first_release: Any) -> None:
     assert repository.current_index is not None
     assert repository.current_index.status == "ready"
     assert [job.index_id for job in in_line(Job.Queue.BUILDS)] == [rows["waiting"]]
+
+
+def test_a_command_says_what_to_do_where_there_are_no_tables_yet(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    environment |= {"DATA_DIR": str(tmp_path), "ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "assistant.settings"}
+    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "search", "how is a route matched"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "run `python manage.py migrate` first" in result.stderr
+    assert "Traceback" not in result.stderr
