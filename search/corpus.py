@@ -14,7 +14,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from indexing.index_format import ChunkRecord, OpenIndex, Postings, Segment, VectorList
+from indexing.index_format import ChunkRecord, DefinitionRecord, OpenIndex, Postings, Segment, VectorList
+from indexing.tokenizing import term_hash
+from search.wording import Name
 
 Rows = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -151,6 +153,14 @@ class Corpus:
         for part, mine in self._by_part(file_rows, self._file_edges):
             flags[mine] = part.segment.files["flags"][file_rows[mine] - part.first_file]
         return flags
+
+    def definitions(self, name: Name) -> Iterator[tuple[int, DefinitionRecord]]:
+        """What is called so, in any case of letters, with its chunk row; deleted ones too."""
+        for part in self.parts:
+            for spelling in name.spellings:
+                for row in part.segment.definitions_named(term_hash(spelling.lower())):
+                    definition = part.segment.definition(int(row))
+                    yield part.first_chunk + definition.chunk, definition
 
     def record(self, chunk_row: int) -> tuple[Source, ChunkRecord]:
         part = self.part_of_chunk(chunk_row)

@@ -352,10 +352,12 @@ def _hits(corpus: Corpus, pool: Pool, ranked: Ranked, scope: Scope) -> Iterator[
     """Best first. Identical code is one hit, where it ranked best, with the number of places it is in."""
     copies = Copies(corpus, pool)
     taken = ((copies.take(position), position) for position in ranked.order.tolist())
-    shown = [(copy, ranked.scores.item(position)) for copy, position in taken if copy is not None]
-    found = hits_at(corpus, pool, [copy.position for copy, _ in shown], [score for _, score in shown])
-    for hit, (copy, _) in zip(found, shown, strict=True):
-        if _is_relevant(hit) and _in_languages(hit, scope):
+    shown = [(copy, position) for copy, position in taken if copy is not None]
+    scores = [ranked.scores.item(position) for _, position in shown]
+    found = hits_at(corpus, pool, [copy.position for copy, _ in shown], scores)
+    defines = ranked.parts["definition"] > 0
+    for hit, (copy, position) in zip(found, shown, strict=True):
+        if (defines[position] or _is_relevant(hit)) and _in_languages(hit, scope):
             yield replace(hit, copies=copy.places) if copy.places > 1 else hit
 
 

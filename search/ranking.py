@@ -22,7 +22,7 @@ Constants are round numbers checked on a public benchmark; docs/evaluation.md sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from indexing.index_format import DefinitionRecord
 from indexing.profiling import FileFlag
-from indexing.tokenizing import stems, term_hash, terms
+from indexing.tokenizing import stems, terms
 from search.centrality import centrality as centrality_of_files
 from search.corpus import Corpus
 from search.fusion import scale
@@ -107,7 +107,7 @@ class Ranked:
     order: Rows
     scores: Floats
     lists: Floats
-    parts: dict[str, Floats] = field(default_factory=dict)
+    parts: dict[str, Floats]  # what structure adds: "definition" and others
 
 
 def rank(
@@ -124,7 +124,7 @@ def rank(
     """
     if not pool.chunks.size:
         empty = np.empty(0, np.float32)
-        return Ranked(np.empty(0, np.int64), empty, empty)
+        return Ranked(np.empty(0, np.int64), empty, empty, {"definition": empty})
     files = Groups.of_sorted(pool.files)
     lists = fused(pool, files, queries, weights)
     unit = np.float32(lists.max() or 1)
@@ -277,8 +277,8 @@ def definition_match(corpus: Corpus, chunks: Rows, wording: Wording, weights: We
     quoted = weights.definition_asked if wording.is_name else weights.definition_quoted
     for name in wording.names:
         for place, definition, value in _valued(list(_definitions(corpus, chunks, name))):
-            value *= quoted if definition.name == name.last else 0.85 * quoted
-            if "." in name.qualified and not _ends_with(definition.qualified_name, name.qualified):
+            value *= quoted if definition.name in name.spellings else 0.85 * quoted
+            if name.is_qualified and not _ends_with(definition.qualified_name, name.qualified):
                 value *= 0.7
             result[place] = max(result[place], value)
     for word in wording.capitalised:
@@ -298,12 +298,10 @@ def _valued(found: Sequence[tuple[int, DefinitionRecord]]) -> Iterator[tuple[int
 
 def _definitions(corpus: Corpus, chunks: Rows, name: Name) -> Iterator[tuple[int, DefinitionRecord]]:
     """Definitions of the name whose chunk is in the pool, with the chunk's position there."""
-    for part in corpus.parts:
-        for row in part.segment.definitions_named(term_hash(name.last.lower())):
-            definition = part.segment.definition(int(row))
-            place = int(np.searchsorted(chunks, part.first_chunk + definition.chunk))
-            if place < len(chunks) and chunks[place] == part.first_chunk + definition.chunk:
-                yield place, definition
+    for chunk, definition in corpus.definitions(name):
+        place = int(np.searchsorted(chunks, chunk))
+        if place < len(chunks) and chunks[place] == chunk:
+            yield place, definition
 
 
 def _ends_with(qualified: str, asked: str) -> bool:

@@ -1,10 +1,11 @@
 """Readable repositories -> the few worth opening for this question.
 
 Evidence for a repository: its best chunk by BM25 (one statistic over all readable repositories, so scores
-compare), the nearest centroid of its profile, and its name in the question. The catalogue says how much the best chunk
-can be worth at most; it is looked up for those that could still be among the best. Pinned repositories are always and
-alone chosen. Golden: a golden repository, or one of a golden set whose topic the question names, gets `GOLDEN_BONUS`
-of the best score, enough to win among near equals and too little to push aside one that is clearly better.
+compare), the nearest centroid of its profile, its name in the question, and an operator of the question that it
+defines. The catalogue says how much the best chunk can be worth at most; it is looked up for those that could still be
+among the best. Pinned repositories are always and alone chosen. Golden: a golden repository, or one of a golden set
+whose topic the question names, gets `GOLDEN_BONUS` of the best score, enough to win among near equals and too little to
+push aside one that is clearly better.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from indexing.errors import IndexFormatError
 from indexing.index_format import ModelInfo, Postings, Segment
-from indexing.tokenizing import stems, terms
+from indexing.tokenizing import stems, term_hash, terms
 from search.catalogue import TERM_LIST
 from search.fusion import scale
 from search.index_cache import opened
@@ -30,6 +31,7 @@ from search.retrieval import Query, StemScores
 Floats = npt.NDArray[np.float32]
 
 GOLDEN_BONUS = 0.1
+OPERATOR_BONUS = 1.0  # as the best of a list: no list has signs
 NAME_BONUS = 2.0  # more than the best of both lists: whoever names a repository means it
 CENTROID_WEIGHT = 0.7
 # Best chunks are looked up for three times as many repositories as are chosen: the bounds leave the right one out of
@@ -65,11 +67,12 @@ def choose(
     about = [_topic(one, queries) if one.topics else "" for one in found]
     preferred = np.array([one.golden or bool(topic) for one, topic in zip(found, about, strict=True)])
     meaning = scale(_nearest_centroid(library, queries, model), depth=len(found))
-    best_chunks, stem_scores = _best_chunk(library, queries, meaning, named | preferred, limit)
-    lexical = scale(best_chunks, depth=len(found))
+    looked_up = _look_up(library, queries, meaning, named | preferred, limit)
+    lexical = scale(looked_up.best, depth=len(found))
+    defines = looked_up.defines
     scores = lexical + CENTROID_WEIGHT * meaning
     unit = float(scores.max()) or 1.0
-    scores = scores + unit * (NAME_BONUS * named + GOLDEN_BONUS * preferred)
+    scores = scores + unit * (NAME_BONUS * named + OPERATOR_BONUS * defines + GOLDEN_BONUS * preferred)
     order = np.argsort(-scores, kind="stable")[:limit].tolist()
     top = float(scores[order[0]]) or 1.0
     chosen = tuple(found[i] for i in order)
@@ -77,12 +80,12 @@ def choose(
         _choice(
             found[i],
             float(scores[i]) / top,
-            ([about[i]] if about[i] else []) + _reasons(found[i], named[i], lexical[i], meaning[i]),
+            ([about[i]] if about[i] else []) + _reasons(found[i], named[i], defines[i], lexical[i], meaning[i]),
         )
         for i in order
     )
     names = _names(chosen if len(chosen) == 1 else [found[i] for i in order if named[i]])
-    return Choices(choices, chosen, names, stem_scores)
+    return Choices(choices, chosen, names, looked_up.stem_scores)
 
 
 def _choice(one: Readable, score: float, reasons: list[str], *, pinned: bool = False) -> RepositoryChoice:
@@ -96,10 +99,12 @@ def _choice(one: Readable, score: float, reasons: list[str], *, pinned: bool = F
     )
 
 
-def _reasons(one: Readable, named: bool, lexical: float, meaning: float) -> list[str]:
+def _reasons(one: Readable, named: bool, defines: bool, lexical: float, meaning: float) -> list[str]:
     reasons = []
     if named:
         reasons.append("named in the question")
+    if defines:
+        reasons.append("defines the operator")
     if one.golden:
         reasons.append("golden")
     if lexical > 0:
@@ -119,13 +124,21 @@ def _nearest_centroid(library: Library, queries: Sequence[Query], model: ModelIn
     return best
 
 
-def _best_chunk(
-    library: Library, queries: Sequence[Query], meaning: Floats, wanted: npt.NDArray[np.bool_], limit: int
-) -> tuple[Floats, StemScores]:
-    """(repositories,) the best chunk's BM25 over the stems of all queries; 0 for those that it cannot bring forward.
-
-    With it the scores of all chunks of those that it was looked up for.
+@dataclass(frozen=True, slots=True)
+class _LookedUp:
+    """best: (repositories,) the best chunk's BM25 over the stems of all queries; 0 for those that it cannot bring
+    forward. defines: (repositories,) whether an operator of a query is defined there.
     """
+
+    best: Floats
+    defines: npt.NDArray[np.bool_]
+    stem_scores: StemScores
+
+
+def _look_up(
+    library: Library, queries: Sequence[Query], meaning: Floats, wanted: npt.NDArray[np.bool_], limit: int
+) -> _LookedUp:
+    """In the most promising repositories, and in the wanted ones."""
     rows = _rows(library)
     known = [(query, library.catalogue.statistics(query.wording.stems, rows)) for query in queries]
     bounds = np.zeros(len(rows), np.float32)
@@ -133,15 +146,18 @@ def _best_chunk(
         most = query.weight * library.catalogue.most(query.wording.stems, rows, statistics)
         bounds = np.maximum(bounds, most)
     promise = bounds / (float(bounds.max()) or 1.0) + CENTROID_WEIGHT * meaning
-    looked_up = np.argsort(-promise, kind="stable")[: LOOKED_UP * limit]
-    best = np.zeros(len(rows), np.float32)
-    segments = list(_segments(library, np.union1d(looked_up, np.flatnonzero(wanted)[:limit])))
-    scores: StemScores = {}
+    promising = np.argsort(-promise, kind="stable")[: LOOKED_UP * limit]
+    segments = list(_segments(library, np.union1d(promising, np.flatnonzero(wanted)[:limit])))
+    found = _LookedUp(np.zeros(len(rows), np.float32), np.zeros(len(rows), bool), {})
     for query, statistics in known:
-        for (owner, segment, _), own in zip(segments, _scored(segments, query, statistics), strict=True):
-            scores[query.name, segment] = own
-            best[owner] = max(best[owner], query.weight * own.max())
-    return best, scores
+        for (owner, segment, _), scores in zip(segments, _scored(segments, query, statistics), strict=True):
+            found.stem_scores[query.name, segment] = scores
+            found.best[owner] = max(found.best[owner], query.weight * scores.max())
+    operators = {name for query in queries for name in query.wording.names if name.is_operator}
+    hashes = [term_hash(spelling) for operator in operators for spelling in operator.spellings]
+    for owner, segment, _ in segments:
+        found.defines[owner] |= any(segment.definitions_named(one).size for one in hashes)
+    return found
 
 
 _Searched = tuple[int, Segment, Postings]  # which repository, and what of it

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ CHUNK_DEPTH = 50
 FILE_DEPTH = 20
 # Sign bits put 99.7 % of the float top 10 among the first ten times as many rows.
 BINARY_OVERFETCH = 4
+MOST_DEFINITIONS = 50
 # Old versions of a file are near to what its new version is near to: they must not use up the places.
 MOST_DEAD_ROWS = 5_000
 
@@ -103,6 +105,7 @@ def retrieve(
             chunks.append(_nearest_owners(corpus, query, name, path_filter))
     files = [top(scores, FILE_DEPTH) for scores in dense_files.values()]
     files += [_nearest_owners(corpus, query, "files", path_filter) for query in vector_queries if not query.code_only]
+    chunks.append(_defining(corpus, queries, allowed))
     file_rows = _union(files)
     chunks.append(_best_chunks(corpus, file_rows, dense, allowed))
     pool_rows = _union(chunks)
@@ -126,6 +129,19 @@ def _term_scores(corpus: Corpus, query: Query, name: str, known: StemScores) -> 
     if name == "code_stems" and corpus.parts and all((query.name, part.segment) in known for part in corpus.parts):
         return np.concatenate([known[query.name, part.segment] for part in corpus.parts])
     return bm25(corpus.postings(name), query.wording.terms if name == "code_terms" else query.wording.stems)
+
+
+def _defining(corpus: Corpus, queries: Sequence[Query], allowed: npt.NDArray[np.bool_] | None) -> Rows:
+    """The allowed chunks that define names of the queries, whatever the lists say: no list has operators, and a name
+    that is used everywhere has its definition far down. Words with many definitions are left to the lists.
+    """
+    rows: list[int] = []
+    for name in dict.fromkeys(name for query in queries for name in query.wording.names):
+        found = [chunk for chunk, _ in islice(corpus.definitions(name), MOST_DEFINITIONS + 1)]
+        if len(found) <= MOST_DEFINITIONS or name.is_operator:
+            rows += found[:MOST_DEFINITIONS]
+    chunks = np.array(rows, np.int64)
+    return chunks if allowed is None else chunks[allowed[chunks]]
 
 
 def _vector_lists(query: Query) -> tuple[str, ...]:

@@ -25,6 +25,11 @@ _ASKING = frozenset(
 ASKING_WEIGHT = 0.5
 
 _NAME = re.compile(r"`([^`\s]{2,80})`|([A-Za-z_$][\w$]*(?:(?:::|->|[.#/])[A-Za-z_$][\w$]*)*)(\(\))?")
+# Signs with nothing beside them that they could belong to: `.:?`, `(<|>)`, `[]=`, `operator!=`; a single one in quotes.
+_SIGNS = r"[!#$%&*+./:<=>?@\\^|~\[\]-]"
+_OPERATOR = re.compile(
+    rf"(?:(?<![^\s(`\"'])|(?<=\boperator))(?<!`)({_SIGNS}{{2,10}})(?![^\s)`\"',;])|`\(?({_SIGNS}{{1,10}})\)?`"
+)
 _CAPITALISED = re.compile(r"\b[A-Z][A-Za-z0-9]+\b")
 _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2,}[a-z]")
 
@@ -35,6 +40,21 @@ class Name:
 
     qualified: str
     last: str
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """What its definition may be called: an operator is `<|>`, `(<|>)` or `operator<|>`, as its language has it."""
+        if self.is_operator:
+            return self.last, f"({self.last})", f"operator{self.last}"
+        return (self.last,)
+
+    @property
+    def is_qualified(self) -> bool:
+        return not self.is_operator and "." in self.qualified
+
+    @property
+    def is_operator(self) -> bool:
+        return not any(char.isalnum() or char in "_$" for char in self.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +105,11 @@ def quoted_names(text: str, *, without: Collection[str] = ()) -> tuple[Name, ...
     """Words that look like identifiers; a question of a single word is taken as one whatever it looks like."""
     alone = len(text.split()) == 1
     found: dict[str, Name] = {}
+    for match in _OPERATOR.finditer(text):
+        written = match.group(1) or match.group(2)
+        for operator in dict.fromkeys((written, written.rstrip("?.!,:"))):  # it may end the sentence
+            if operator:
+                found.setdefault(operator, Name(operator, operator))
     for match in _NAME.finditer(text):
         quoted, word, call = match.groups()
         written = quoted or word
@@ -92,7 +117,7 @@ def quoted_names(text: str, *, without: Collection[str] = ()) -> tuple[Name, ...
             continue
         qualified = re.sub(r"::|->|[#/]", ".", written.strip(".()"))
         last = qualified.rsplit(".", 1)[-1]
-        if last and last.lower() not in without and last.lower() not in STOP_WORDS:
+        if last and re.search(r"\w", last) and last.lower() not in without and last.lower() not in STOP_WORDS:
             found.setdefault(qualified.lower(), Name(qualified, last))
     return tuple(found.values())
 

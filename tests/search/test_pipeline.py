@@ -46,6 +46,40 @@ def test_it_puts_tests_first_when_they_are_asked_for(indexed: Indexed) -> None:
     assert paths("test that an order is cancelled")[0] == "tests/test_orders.py"
 
 
+@pytest.mark.parametrize("vectors", [True, False])
+@pytest.mark.parametrize(
+    ("path", "code", "question"),
+    [
+        ("Ops.hs", "module Ops where\n\n(<+>) :: Int -> Int -> Int\na <+> b = max a b\n", "what does <+> do?"),
+        ("Form.scala", "class Form {\n  def ++(other: Form): Form = this\n}\n", "++"),
+        (
+            "value.hpp",
+            "struct Value {\n  bool operator!=(const Value& v) const { return x != v.x; }\n};\n",
+            "operator!=",
+        ),
+        ("memo.rb", "class Memo\n  def []=(key, value)\n    @all = value\n  end\nend\n", "how is `[]=` implemented"),
+        ("And.swift", "func && (a: Bool, b: Bool) -> Bool {\n    return a\n}\n", "(&&)"),
+    ],
+)
+def test_it_finds_where_an_operator_is_defined(
+    indexed: Indexed, path: str, code: str, question: str, vectors: bool
+) -> None:
+    indexed("acme/shop", SHOP | {path: code})
+    indexed("acme/mail", {"send.py": "def send(to):\n    return to\n"})
+    result = search(question, principal=OPERATOR, options=SearchOptions(vectors=vectors, repositories=1))
+    assert [hit.display_path for hit in result.hits][:1] == [path]
+    assert "defines the operator" in result.trace.repositories[0].reasons
+
+
+def test_it_finds_each_definition_of_a_name_that_is_used_more_elsewhere(indexed: Indexed, settings: Settings) -> None:
+    settings.SEARCH_CANDIDATES_PER_QUERY = 1
+    use = "def use():\n" + "    stock = fetch_all() + fetch_all()\n" * 40
+    long = "def fetch_all():\n" + "".join(f"    step{i} = prepare(step{i - 1})\n" for i in range(1, 40))
+    indexed("acme/shop", {path: f"{use}\n\n{long}" for path in ("a.py", "b.py", "c.py")})
+    hits = search("where is fetch_all from", principal=OPERATOR, options=SearchOptions(vectors=False)).hits
+    assert {(hit.display_path, hit.copies) for hit in hits if hit.symbol == "fetch_all"} == {("a.py", 3)}
+
+
 def test_it_returns_coordinates_that_select_the_bytes(indexed: Indexed) -> None:
     indexed("acme/shop", SHOP)
     hit = search("cancel_order", principal=OPERATOR).hits[0]

@@ -15,12 +15,25 @@ from search.wording import MAX_QUERY_TERMS, Name, wording
         ("what calls `send`", [Name("send", "send")]),
         ("when is close() called", [Name("close", "close")]),
         ("what is get_signing_serializer for", [Name("get_signing_serializer", "get_signing_serializer")]),
+        ("what does .:? do", [Name(".:?", ".:?")]),
+        ("(<|>)", [Name("<|>", "<|>")]),
+        ("what is <|>?", [Name("<|>?", "<|>?"), Name("<|>", "<|>")]),  # the mark may end the sentence
+        ("how does `+` add forms", [Name("+", "+")]),
+        ("operator!= of two values", [Name("!=", "!=")]),
+        ("[]=", [Name("[]=", "[]=")]),
+        ("where is a->b set", [Name("a.b", "b")]),
+        ("C++ sources, *.py files and x[] = 1 + 2", []),
         ("JSON schema generation", []),
         ("how are sessions stored", []),
     ],
 )
 def test_it_finds_the_names_a_question_quotes(question: str, expected: list[Name]) -> None:
     assert list(wording(question).names) == expected
+
+
+def test_it_knows_what_languages_call_an_operator() -> None:
+    assert Name("<|>", "<|>").spellings == ("<|>", "(<|>)", "operator<|>")
+    assert Name("Sinatra.Base", "Base").spellings == ("Base",)
 
 
 @pytest.mark.parametrize(
