@@ -75,7 +75,7 @@ def test_it_finds_each_definition_of_a_name_that_is_used_more_elsewhere(indexed:
     settings.SEARCH_CANDIDATES_PER_QUERY = 1
     use = "def use():\n" + "    stock = fetch_all() + fetch_all()\n" * 40
     long = "def fetch_all():\n" + "".join(f"    step{i} = prepare(step{i - 1})\n" for i in range(1, 40))
-    indexed("acme/shop", {path: f"{use}\n\n{long}" for path in ("a.py", "b.py", "c.py")})
+    indexed("acme/shop", dict.fromkeys(("a.py", "b.py", "c.py"), f"{use}\n\n{long}"))
     hits = search("where is fetch_all from", principal=OPERATOR, options=SearchOptions(vectors=False)).hits
     assert {(hit.display_path, hit.copies) for hit in hits if hit.symbol == "fetch_all"} == {("a.py", 3)}
 
