@@ -47,7 +47,7 @@ def names(client: Client, query: str) -> list[str]:
 
 
 def test_it_invites_to_search_before_anything_was_typed(user_client: Client) -> None:
-    assert "Type words, a name or a whole question" in user_client.get("/search/").content.decode()
+    assert "Type words, a name, an operator or a whole question" in user_client.get("/search/").content.decode()
 
 
 def test_it_groups_passages_by_file_with_matching_lines_marked(user_client: Client, shop: Repository) -> None:
