@@ -98,10 +98,14 @@ def question_class(query: str) -> str:
 
 
 def names_in(text: str) -> list[str]:
-    """What a question of another language holds that is in the code as well: names; Latin words amid another script."""
+    """What a question of another language holds that is in the code as well: names and operators; amid another script
+    all words in Latin letters.
+    """
+    names = quoted_names(text)
     if _OTHER_SCRIPT.search(text):
-        return list(dict.fromkeys(_LATIN_NAME.findall(text)))
-    return [name.qualified for name in quoted_names(text)]
+        operators = [name.last for name in names if name.is_operator]
+        return list(dict.fromkeys([*_LATIN_NAME.findall(text), *operators]))
+    return [name.qualified for name in names]
 
 
 def clean(text: str) -> str:

@@ -136,7 +136,8 @@ def _defining(corpus: Corpus, queries: Sequence[Query], allowed: npt.NDArray[np.
     that is used everywhere has its definition far down. Words with many definitions are left to the lists.
     """
     rows: list[int] = []
-    for name in dict.fromkeys(name for query in queries for name in query.wording.names):
+    named = (name for query in queries if not query.code_only for name in query.wording.names)
+    for name in dict.fromkeys(named):
         found = [chunk for chunk, _ in islice(corpus.definitions(name), MOST_DEFINITIONS + 1)]
         if len(found) <= MOST_DEFINITIONS or name.is_operator:
             rows += found[:MOST_DEFINITIONS]

@@ -14,6 +14,7 @@ from indexing.tokenizing import STOP_WORDS, stems, term_hash, terms
 
 # Long pasted text: the first words say what is asked, and BM25 over thousands of terms only costs time.
 MAX_QUERY_TERMS = 64
+MAX_NAMES = 64
 MAX_NAMED_CHARS = 1000
 
 # Words of questions about code that say nothing about which code.
@@ -26,9 +27,10 @@ ASKING_WEIGHT = 0.5
 
 _NAME = re.compile(r"`([^`\s]{2,80})`|([A-Za-z_$][\w$]*(?:(?:::|->|[.#/])[A-Za-z_$][\w$]*)*)(\(\))?")
 # Signs with nothing beside them that they could belong to: `.:?`, `(<|>)`, `[]=`, `operator!=`; a single one in quotes.
-_SIGNS = r"[!#$%&*+./:<=>?@\\^|~\[\]-]"
+_SIGNS = r"!#$%&*+./:<=>?@\\^|~\[\]-"
 _OPERATOR = re.compile(
-    rf"(?:(?<![^\s(`\"'])|(?<=\boperator))(?<!`)({_SIGNS}{{2,10}})(?![^\s)`\"',;])|`\(?({_SIGNS}{{1,10}})\)?`"
+    rf"(?:(?<![A-Za-z0-9_)}}{_SIGNS}])|(?<=\boperator))([{_SIGNS}]{{2,10}})(?![A-Za-z0-9_{{{_SIGNS}])"
+    rf"|`\(?([{_SIGNS}]{{1,10}})\)?`"
 )
 _CAPITALISED = re.compile(r"\b[A-Z][A-Za-z0-9]+\b")
 _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2,}[a-z]")
@@ -119,7 +121,7 @@ def quoted_names(text: str, *, without: Collection[str] = ()) -> tuple[Name, ...
         last = qualified.rsplit(".", 1)[-1]
         if last and re.search(r"\w", last) and last.lower() not in without and last.lower() not in STOP_WORDS:
             found.setdefault(qualified.lower(), Name(qualified, last))
-    return tuple(found.values())
+    return tuple(found.values())[:MAX_NAMES]
 
 
 def is_name(text: str, names: Collection[Name]) -> bool:

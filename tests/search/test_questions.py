@@ -105,3 +105,4 @@ def test_it_takes_names_and_rare_words_for_english(question: str) -> None:
 def test_it_finds_the_names_in_a_foreign_question() -> None:
     assert names_in("Wo ruft `load_config` die Klasse SessionStore auf?") == ["load_config", "SessionStore"]
     assert names_in("Как Redis вызывает session::Store?") == ["Redis", "session::Store"]
+    assert names_in("运算符 .:? 在 FromJSON 的作用") == ["FromJSON", ".:?"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from indexing.tokenizing import term_hash
-from search.wording import MAX_QUERY_TERMS, Name, wording
+from search.wording import MAX_NAMES, MAX_QUERY_TERMS, Name, wording
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,8 @@ from search.wording import MAX_QUERY_TERMS, Name, wording
         ("how does `+` add forms", [Name("+", "+")]),
         ("operator!= of two values", [Name("!=", "!=")]),
         ("[]=", [Name("[]=", "[]=")]),
+        ("def ==(other) of a set", [Name("==", "==")]),
+        ("运算符.:?的作用", [Name(".:?", ".:?")]),
         ("where is a->b set", [Name("a.b", "b")]),
         ("C++ sources, *.py files and x[] = 1 + 2", []),
         ("JSON schema generation", []),
@@ -69,6 +71,7 @@ def test_it_weighs_words_about_asking_less() -> None:
 
 def test_it_bounds_a_pasted_text() -> None:
     assert len(wording(" ".join(f"word{i}x" for i in range(5000))).terms) <= MAX_QUERY_TERMS
+    assert len(wording(" ".join(f"some_name_{i}" for i in range(5000))).names) == MAX_NAMES
 
 
 @pytest.mark.parametrize("question", ["", "???", "-> :: &&", "\u202e\u200f", "'\"\\", "a" * 20_000])
