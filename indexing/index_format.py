@@ -631,8 +631,15 @@ class Segment(PartFolder):
         last = bisect.bisect_right(rows, prefix, lo=first, key=lambda row: self.paths.raw(row)[:cut])
         return range(first, last)
 
-    def chunks_under(self, prefix: bytes) -> range:
-        files = self.files_under(prefix)
+    def files_in(self, folder: bytes) -> range:
+        """Files of that folder, or the one that has this path; not those of its neighbour `src/flask_ext`."""
+        rows = range(self.info.files)
+        first = bisect.bisect_left(rows, folder, key=self.paths.raw)
+        last = bisect.bisect_right(rows, folder, lo=first, key=self.paths.raw)
+        return self.files_under(folder + b"/") or range(first, last)
+
+    def chunks_in(self, folder: bytes) -> range:
+        files = self.files_in(folder)
         return range(int(self.file_chunks[files.start]), int(self.file_chunks[files.stop]))
 
 

@@ -90,7 +90,7 @@ class Corpus:
             return None
         allowed = np.zeros(self.chunk_count, bool)
         for part in self.parts:
-            inside = part.segment.chunks_under(path_filter) if path_filter else range(part.segment.info.chunks)
+            inside = part.segment.chunks_in(path_filter) if path_filter else range(part.segment.info.chunks)
             window = slice(part.first_chunk + inside.start, part.first_chunk + inside.stop)
             live = part.segment.live_chunks
             allowed[window] = True if live is None else live[inside.start : inside.stop]

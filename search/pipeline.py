@@ -13,6 +13,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
+from posixpath import normpath
 from time import perf_counter
 
 import numpy as np
@@ -217,7 +218,8 @@ def _with_frames_first(
     """The code that a pasted stack trace names, as sure as the best hit, then the others."""
     folder = _folder(scope.path_filter)
     best = max((hit.score for hit in hits), default=1.0)
-    placed = [replace(hit, score=best) for hit in place_frames(sources, pasted.frames) if hit.path.startswith(folder)]
+    found = (hit for hit in place_frames(sources, pasted.frames) if _in_languages(hit, scope))
+    placed = [replace(hit, score=best) for hit in found if _is_in(folder, hit.path)]
     places = {(hit.repository_id, hit.path, hit.start_byte) for hit in placed}
     others = [hit for hit in hits if (hit.repository_id, hit.path, hit.start_byte) not in places]
     return tuple(placed + others)
@@ -310,8 +312,13 @@ def _scoped_words(text: str, scope: Scope) -> str:
 
 
 def _folder(path: str) -> bytes:
-    """`src/flask` means that folder, `src/flask/app.py` that file; both are prefixes of paths."""
-    return path.strip("/").encode("utf-8", "surrogateescape")
+    """`src/flask` means that folder, also as `./src/flask/`, and `src/flask/app.py` that file."""
+    place = normpath(path.strip("/"))
+    return b"" if place == "." else place.encode("utf-8", "surrogateescape")
+
+
+def _is_in(folder: bytes, path: bytes) -> bool:
+    return not folder or path == folder or path.startswith(folder + b"/")
 
 
 def _embed(

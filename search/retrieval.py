@@ -213,7 +213,7 @@ def _vector_range(part: Part, vectors: VectorList, name: str, path_filter: bytes
     """A folder is one range of vector rows, because rows are sorted by path."""
     if not path_filter:
         return 0, len(vectors.bits)
-    inside = part.segment.files_under(path_filter) if name == "files" else part.segment.chunks_under(path_filter)
+    inside = part.segment.files_in(path_filter) if name == "files" else part.segment.chunks_in(path_filter)
     return int(vectors.starts[inside.start]), int(vectors.starts[inside.stop])
 
 

@@ -127,7 +127,10 @@ def test_it_turns_a_path_prefix_into_one_range(tmp_path: Path) -> None:
     _publish(tmp_path, _segment(tmp_path, ["a.py", "src-old/x.py", "src/a.py", "src/b.py", "src2/c.py"]))
     segment = open_index(tmp_path).segments[0]
     assert segment.files_under(b"src/") == range(2, 4)
-    assert segment.chunks_under(b"src/") == range(4, 8)
+    assert segment.files_in(b"src") == range(2, 4)
+    assert segment.chunks_in(b"src") == range(4, 8)
+    assert segment.files_in(b"a.py") == range(1)
+    assert not segment.files_in(b"sr")
     assert segment.files_under(b"none/").start == segment.files_under(b"none/").stop
     assert segment.files_under(b"") == range(5)
     assert (segment.find_file(b"src/b.py"), segment.find_file(b"src/c.py")) == (3, None)

@@ -119,6 +119,12 @@ def test_it_filters_by_folder_and_prefers_a_folder(indexed: Indexed) -> None:
     assert len(set(paths("order", scope=Scope(path="docs")))) > 1
 
 
+@pytest.mark.parametrize("folder", ["shop", "/shop/", "./shop", "shop//", "shop/orders.py"])
+def test_a_folder_is_not_its_neighbours(indexed: Indexed, folder: str) -> None:
+    indexed("acme/shop", {**SHOP, "shop_old/orders.py": "def cancel_order():\n    '''Cancel it at once.'''\n"})
+    assert set(paths("cancel order", scope=Scope(path_filter=folder))) - {"shop/stock.py"} == {"shop/orders.py"}
+
+
 def test_it_keeps_to_the_languages_asked_for(indexed: Indexed) -> None:
     indexed("acme/shop", SHOP)
     assert set(paths("cancel order", scope=Scope(languages=("markdown",)))) == {"docs/guide.md"}
@@ -347,4 +353,5 @@ def test_it_puts_the_code_of_a_pasted_stack_trace_first(indexed: Indexed) -> Non
     hits = search(pasted, principal=OPERATOR).hits
     assert (hits[0].display_path, hits[0].symbol) == ("shop/stock.py", "Stock")
     assert len({(hit.path, hit.start_byte) for hit in hits}) == len(hits)
-    assert not any("stock" in path for path in paths(pasted, scope=Scope(path_filter="docs")))
+    for scope in (Scope(path_filter="docs"), Scope(path_filter="sho"), Scope(languages=("markdown",))):
+        assert not any("stock" in path for path in paths(pasted, scope=scope))
