@@ -413,7 +413,8 @@ def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     return kept | {
         "HOME": str(settings.DATA_DIR),
-        "LC_ALL": "C",  # errors are recognised by their words
+        # Not LC_ALL: errors are recognised by their words, so they stay English, but letters are letters in searches.
+        "LC_CTYPE": "C.UTF-8",
         "GIT_ALLOW_PROTOCOL": "file",
         "GIT_ASKPASS": "false",
         "GIT_ATTR_NOSYSTEM": "1",

@@ -12,7 +12,7 @@ import re
 import selectors
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -61,16 +61,37 @@ def read_pattern(question: str) -> Pattern | None:
     return None
 
 
+# What people write in expressions and POSIX does not know, or takes for something else without a word.
+_PIECE = re.compile(r"\\.|\(\?:|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]")
+_OUTSIDE = {"(?:": "(", r"\d": "[0-9]", r"\D": "[^0-9]", r"\t": "\t", r"\/": "/"}
+_INSIDE = {"d": "0-9", "w": "[:alnum:]_", "s": "[:space:]", "t": "\t", "n": "", "r": "\r"}  # a line has no line end
+_INSIDE |= {mark: f"[.{mark}.]" for mark in "[]^-"}  # each means itself in one place only
+_ANYTHING = frozenset((r"[\s\S]", r"[\S\s]", r"[\d\D]", r"[\D\d]", r"[\w\W]", r"[\W\w]", r"[^\n]", r"[^\r\n]"))
+
+
+def as_posix(expression: str) -> str:
+    r"""`[\w.]+(?:a|\d)` is `[[:alnum:]_.]+(a|[0-9])`. In brackets a backslash is a character like any other."""
+    return _PIECE.sub(lambda match: _piece_as_posix(match[0]), expression)
+
+
+def _piece_as_posix(piece: str) -> str:
+    if not piece.startswith("[") or "\\" not in piece:
+        return _OUTSIDE.get(piece, piece)
+    if piece in _ANYTHING:
+        return "."
+    return re.sub(r"\\(.)", lambda match: _INSIDE.get(match[1], match[1]), piece)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     hits: tuple[Hit, ...]
     notices: tuple[str, ...]
 
 
-def grep(sources: Sequence[Source], pattern: Pattern, *, folder: bytes = b"") -> Found:
+def grep(sources: Sequence[Source], pattern: Pattern, *, folder: bytes = b"", languages: Collection[str] = ()) -> Found:
     """One hit for each chunk with matching lines, from the first such line to the last; own code before tests.
 
-    The sources are those that the person may read.
+    The sources are those that the person may read. Git is asked only for folders that they have: it refuses others.
     """
     deadline = time.monotonic() + MAX_SECONDS
     mirrors = Repository.objects.select_related("mirror").in_bulk([source.repository_id for source in sources])
@@ -80,8 +101,10 @@ def grep(sources: Sequence[Source], pattern: Pattern, *, folder: bytes = b"") ->
         if time.monotonic() > deadline:
             notices.append(f"Time was up after {number} of {len(sources)} repositories. Name one with @ to search it.")
             break
+        if folder and not any(segment.files_in(folder) for segment in source.index.segments):
+            continue
         try:
-            search = _Search(source, pattern, folder, deadline)
+            search = _Search(source, pattern, folder, languages, deadline)
             hits += search.hits(mirrors[source.repository_id].mirror.path)
             notices += search.notices
         except (GitError, MissingObject, KeyError):
@@ -92,8 +115,11 @@ def grep(sources: Sequence[Source], pattern: Pattern, *, folder: bytes = b"") ->
 class _Search:
     """One pattern in one repository."""
 
-    def __init__(self, source: Source, pattern: Pattern, folder: bytes, deadline: float) -> None:
+    def __init__(
+        self, source: Source, pattern: Pattern, folder: bytes, languages: Collection[str], deadline: float
+    ) -> None:
         self._source, self._pattern, self._folder, self._deadline = source, pattern, folder, deadline
+        self._languages = languages
         self.notices: list[str] = []
 
     def hits(self, mirror: Path) -> list[Hit]:
@@ -106,13 +132,16 @@ class _Search:
                 lines = [line for _, line in places]
                 if (file := file_at(self._source, path)) is None:
                     continue
+                record = file.segment.file(file.row)
+                if self._languages and record.language not in self._languages:
+                    continue
                 if read == MAX_FILES or time.monotonic() > self._deadline:
                     self.notices.append(f"{self._source.name}: the first {read} files with matches are shown.")
                     break
                 read += 1
-                record = file.segment.file(file.row)
                 kept = _without_secrets(blobs.read(record.blob_id), record.encoding, lines)
-                chunks = [(chunk, line) for line in kept if (chunk := file.chunk_at(line.number)) is not None]
+                owned = zip(file.chunks_at([line.number for line in kept]), kept, strict=True)
+                chunks = [(chunk, line) for chunk, line in owned if chunk is not None]
                 score = LATER_CODE if record.flags else 1.0
                 found += [
                     _hit(self._source, chunk, [line for _, line in members], score)
@@ -146,7 +175,7 @@ class _Search:
     def _arguments(self) -> list[str | bytes]:
         pattern = self._pattern
         kind = "--extended-regexp" if pattern.regex else "--fixed-strings"
-        text = re.sub(r"\\d", "[0-9]", pattern.text) if pattern.regex else pattern.text  # POSIX has no \d
+        text = as_posix(pattern.text) if pattern.regex else pattern.text
         options = ["--line-number", "--null", "-I", "--full-name", "--no-color", "--threads=1", kind]
         options += ["--ignore-case"] if pattern.ignore_case else []
         scope: list[str | bytes] = ["--", self._folder] if self._folder else ["--"]

@@ -167,7 +167,8 @@ def search(
     if first_plan.notice:
         notices.insert(0, first_plan.notice)
     if pattern is not None:
-        said = f'No line with "{pattern.text}" was found, so these are the places that fit its words best.'
+        instead = ", so these are the places that fit its words best" if hits else ""
+        said = f'No line with "{pattern.text}" was found{instead}.'
         notices = [said, *lines.trace.notices, *notices]
     trace = Trace(
         plan=first_plan,
@@ -192,19 +193,18 @@ def _search_lines(pattern: Pattern, principal: Principal, scope: Scope, limit: i
     sources = open_chosen(chosen.repositories, notices)
     clock.end("repositories", begun)
     begun = clock.begin("retrieve")
-    found = grep(sources, pattern, folder=_folder(scope.path_filter))
+    found = grep(sources, pattern, folder=_folder(scope.path_filter), languages=scope.languages)
     clock.end("retrieve", begun)
     known = len(library.repositories)
     if len(chosen.choices) < known:
         notices.append(f"Searched in {len(chosen.choices)} of {known} repositories. Name one with @ to search it.")
-    hits = tuple(hit for hit in found.hits if _in_languages(hit, scope))
     return SearchResult(
-        hits=hits[:limit],
+        hits=found.hits[:limit],
         trace=Trace(
             plan=asked,
             repositories=chosen.choices,
             readable_repositories=library.count,
-            candidates=hits[: max(limit, settings.RERANK_CANDIDATES)],
+            candidates=found.hits[: max(limit, settings.RERANK_CANDIDATES)],
             dropped=(),
             stages=tuple(clock.stages),
             notices=(*notices, *found.notices),

@@ -5,6 +5,7 @@ Only files of the index are found: what was left out of it, such as a file of se
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,7 +33,22 @@ class FoundFile:
         named = [chunk for chunk in chunks if symbol and chunk.symbol.rsplit(".", 1)[-1] == symbol]
         here = [chunk for chunk in chunks if chunk.start_line <= line <= chunk.end_line]
         both = [chunk for chunk in named if chunk in here]
-        return min(both or named or here, key=lambda chunk: chunk.end_line - chunk.start_line, default=None)
+        return min(both or named or here, key=_length, default=None)
+
+    def chunks_at(self, lines: Sequence[int]) -> list[ChunkRecord | None]:
+        """`chunk_at` for many lines, ascending: looked up one by one, those of a long file take minutes."""
+        edges = self.segment.file_chunks
+        chunks = [self.segment.chunk(row) for row in range(int(edges[self.row]), int(edges[self.row + 1]))]
+        smallest: list[ChunkRecord | None] = [None] * len(lines)
+        chunks.reverse()  # of equals the first one in the file stays, as in `chunk_at`
+        for chunk in sorted(chunks, key=_length, reverse=True):
+            first, last = bisect_left(lines, chunk.start_line), bisect_right(lines, chunk.end_line)
+            smallest[first:last] = [chunk] * (last - first)
+        return smallest
+
+
+def _length(chunk: ChunkRecord) -> int:
+    return chunk.end_line - chunk.start_line
 
 
 def file_at(source: Source, path: bytes) -> FoundFile | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from indexing.access import Principal
+from indexing.index_format import Segment
 from indexing.models import Repository
 from search import grep
 from search.grep import Pattern, read_pattern
+from search.index_cache import opened
 from search.pipeline import search
 from search.results import Scope
 from tests.factories import make_user
@@ -81,6 +83,54 @@ def test_it_takes_any_characters_as_they_are(indexed: Indexed) -> None:
     phrases = ["->", "\\n", "  x", "{{}}", "'; --", "é💥"]
     indexed("acme/shop", {"a.py": "# first\n" + "".join(f"x = '{phrase}'\n" for phrase in phrases)})
     assert [places(f'"{phrase}"') for phrase in phrases] == [[("a.py", line, line)] for line in range(2, 8)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "lines"),
+    [
+        (r"/[\d.]+\.3/", [1]),
+        (r"/v[\w]+ \d/", [1]),
+        (r"/[^\s]+Error\(/", [2]),
+        (r"/(?:Value|Key)Error/", [2]),
+        (r"/\treturn/", [3]),
+        (r"/\/static\//", [4]),
+        (r"/x[\]\[]/", [5]),
+        (r"/[\^\-]y/", [6]),
+        (r"/a[^\n]*z$/", [7]),
+        (r"/b\\d/", [8]),
+        ("/ЗАКАЗ/i", [9]),
+        ("/^# na.ve$/", [10]),
+    ],
+)
+def test_expressions_are_read_as_people_write_them(indexed: Indexed, expression: str, lines: list[int]) -> None:
+    texts = ["version 1.2.3", "raise ValueError(1)", "\treturn 1", "'a/static/b'", "x[0]", "2^y", "a to z", "b\\d"]
+    indexed("acme/shop", {"a.txt": "".join(f"{text}\n" for text in [*texts, "# заказ", "# naïve"])})
+    assert [(first, last) for _, first, last in places(expression)] == [(line, line) for line in lines]
+
+
+def test_it_is_quick_in_a_long_file(indexed: Indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = indexed("acme/shop", {"a.py": "".join(f"def f{n}():\n    return {n}\n\n" for n in range(500))})
+    read: list[int] = []
+    chunk = Segment.chunk
+    monkeypatch.setattr(Segment, "chunk", lambda segment, row: read.append(row) or chunk(segment, row))
+    found = search('"return"', principal=OPERATOR, limit=1000).hits
+    assert sum(hit.legs["lines"] for hit in found) == 500
+    assert len(read) <= 3 * sum(segment.info.chunks for segment in opened(shop.index_path).segments)
+
+
+@pytest.mark.parametrize("question", ['"no such order"', "/no such order/"])
+@pytest.mark.parametrize("folder", ["\0", "a\0b", "../..", ":!shop", "*", "sho", "--output=x", "/etc"])
+def test_a_folder_that_is_not_there_gives_nothing(indexed: Indexed, question: str, folder: str) -> None:
+    indexed("acme/shop", FILES)
+    result = search(question, principal=OPERATOR, scope=Scope(path_filter=folder))
+    assert result.hits == ()
+    assert not any("could not search" in notice or "so these" in notice for notice in result.trace.notices)
+
+
+def test_files_of_other_languages_use_up_no_places(indexed: Indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexed("acme/shop", {**{f"m{number}.py": "x = 'refund'\n" for number in range(5)}, "z.md": "# A refund\n"})
+    monkeypatch.setattr(grep, "MAX_FILES", 2)
+    assert places('"refund"', scope=Scope(languages=("markdown",))) == [("z.md", 1, 1)]
 
 
 def test_it_takes_no_quoted_phrase_for_an_option_or_an_expression(indexed: Indexed) -> None:
