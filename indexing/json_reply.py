@@ -21,6 +21,7 @@ from indexing.errors import LLMBadReply
 MAX_CHARS = 200_000
 MAX_STARTS = 100  # brackets in chatter that are tried as the begin of JSON
 MAX_DEPTH = 30
+MAX_DIGITS = 300  # Python refuses 4,300; a model that repeats itself writes them
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
@@ -180,7 +181,9 @@ class _Reader:
         return self.text[self.position]
 
 
-def _number(digits: str) -> int | float:
+def _number(digits: str) -> int | float | None:
+    if len(digits) > MAX_DIGITS:
+        return None
     return float(digits) if re.search(r"[.eE]", digits) else int(digits)
 
 

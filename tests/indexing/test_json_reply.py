@@ -27,6 +27,7 @@ from indexing.errors import LLMBadReply
         ('As [1] says: {"a": 1, "b": 2} and {"c": 3}', {"a": 1, "b": 2}),
         ('[{"id": 1} {"id": 2}]', [{"id": 1}, {"id": 2}]),
         ('{"a": NaN}', {"a": None}),
+        ('{"a": %s, "b": 2}' % ("9" * 5000), {"a": None, "b": 2}),
         ('{"a": "\\u00e9\\q", "b": 1,}', {"a": "éq", "b": 1}),
     ],
 )
