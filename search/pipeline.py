@@ -126,7 +126,7 @@ def search(
     """
     if not question.strip():
         raise EmptyQuestion("The question is empty. Type what you want to know about the code.")
-    question = question[:MAX_QUESTION_CHARS]
+    question = _encodable(question[:MAX_QUESTION_CHARS])
     clock = _Clock(on_stage)
     notices: list[str] = []
     with_llm = use_llm and llm.configured()
@@ -304,7 +304,12 @@ def _scoped(text: str, scope: Scope) -> str:
     """A folder scope in the shape of an indexed chunk: shortened path, then the text. It steers the vector there."""
     if not scope.path:
         return text
-    return f"{shorten_path(scope.path.strip('/'), settings.EMBEDDED_PATH_CHARS)}\n{text}"
+    return f"{shorten_path(_encodable(scope.path.strip('/')), settings.EMBEDDED_PATH_CHARS)}\n{text}"
+
+
+def _encodable(text: str) -> str:
+    """Half of a surrogate pair, as a cut text may have it, is nothing that Git or a model can be given."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _scoped_words(text: str, scope: Scope) -> str:

@@ -67,6 +67,20 @@ def test_long_and_reversed_texts_find_what_they_name(shop: None, question: str) 
     assert [hit.symbol for hit in hits[:1]] == (["cancel_order"] if "cancel_order" in question else [])
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        '"cancel_order \ud800"',
+        "/cancel\udcff/",
+        'Why?\n  File "/\ud800/orders.py", line 1, in x\nE: cancel_order',
+        "\ud83d",
+    ],
+)
+def test_half_a_character_is_no_error(shop: None, question: str) -> None:
+    result = search(question, principal=OPERATOR, scope=Scope(path="\udcff"))
+    assert result.hits or "cancel_order" not in question
+
+
 def test_nothing_readable_gives_nothing(shop: None) -> None:
     result = search("refund", principal=Principal(user_id=None))
     assert (result.hits, result.trace.readable_repositories) == ((), 0)
