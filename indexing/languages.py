@@ -354,6 +354,12 @@ def _by_interpreter(head: bytes) -> str:
     return _BY_INTERPRETER.get(interpreter) or _BY_INTERPRETER.get(interpreter.rstrip("0123456789."), "")
 
 
+def language_called(name: str) -> str:
+    """`py`, `.ts` or `C++` -> what the language is called here; any other name as it is, in lower case."""
+    name = name.lower()
+    return name if name in _EXTENSIONS else _BY_EXTENSION.get(name.lstrip("."), name)
+
+
 def route_of(language: str, path: bytes) -> str:
     """Which chunker a language goes to: markdown, notebook, config, text or code.
 

@@ -17,6 +17,7 @@ from ninja import Field, Router, Schema
 
 from indexing.access import Caller, Principal
 from indexing.api import Text
+from indexing.languages import language_called
 from indexing.links import blob_url
 from indexing.masking import mask_secrets
 from indexing.models import Repository
@@ -110,7 +111,7 @@ def scope_of(body: ScopeIn, principal: Principal) -> Scope:
         repository_ids=tuple(dict.fromkeys([*ids, *chain.from_iterable(sets.values())])),
         path=body.path,
         path_filter=body.path_filter,
-        languages=tuple(name.lower() for name in body.languages),
+        languages=tuple(map(language_called, body.languages)),
         sets=tuple(starmap(ScopedSet, sets.items())),
     )
 

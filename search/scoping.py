@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from indexing.access import Principal
+from indexing.languages import language_called
 from indexing.models import Repository
 from search import golden_sets
 from search.grep import read_pattern
@@ -40,7 +41,7 @@ def read_question(text: str, tokens: Sequence[str], principal: Principal) -> Sco
         repository_ids=tuple(dict.fromkeys(pk for match in found for pk in ids.get(match["name"], ()))),
         path=_last(found, "path"),
         path_filter=_last(found, "path!"),
-        languages=tuple(dict.fromkeys(match["value"].lower() for match in found if match["key"] == "lang")),
+        languages=tuple(dict.fromkeys(language_called(match["value"]) for match in found if match["key"] == "lang")),
         sets=sets,
     )
     question = _TOKEN.sub(lambda match: "" if match["key"] or match["name"] in ids else match[0], text if typed else "")

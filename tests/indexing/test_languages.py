@@ -90,3 +90,9 @@ def test_it_routes_to_a_chunker(path: bytes, route: str) -> None:
 )
 def test_it_recognises_openapi_by_its_top_level(language: str, text: bytes, expected: bool) -> None:
     assert is_openapi(language, text) is expected
+
+
+def test_a_language_is_called_by_its_name_before_any_extension() -> None:
+    names = {*languages._EXTENSIONS, *languages._NAMES, *languages._INTERPRETERS, *languages.TEXT_LANGUAGES}
+    assert {name for name in names if languages.language_called(name) != name} == set()
+    assert [languages.language_called(name) for name in ("MD", ".rs", "c", "c#")] == ["markdown", "rust", "c", "c#"]

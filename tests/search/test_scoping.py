@@ -37,6 +37,12 @@ def test_it_tells_a_filter_from_a_preference() -> None:
 
 
 @pytest.mark.django_db
+def test_it_knows_languages_by_the_ends_of_their_files() -> None:
+    asked = read_question("where? lang:py lang:.ts lang:C++ lang:go lang:Python lang:nonsense", [], EVERYTHING)
+    assert asked.scope.languages == ("python", "typescript", "cpp", "go", "nonsense")
+
+
+@pytest.mark.django_db
 def test_it_keeps_a_question_that_is_nothing_but_scope() -> None:
     assert read_question("path:src", [], EVERYTHING).question == "path:src"
 
