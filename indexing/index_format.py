@@ -18,7 +18,7 @@ import hashlib
 import json
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -637,6 +637,13 @@ class Segment(PartFolder):
         first = bisect.bisect_left(rows, folder, key=self.paths.raw)
         last = bisect.bisect_right(rows, folder, lo=first, key=self.paths.raw)
         return self.files_under(folder + b"/") or range(first, last)
+
+    def chunks_written_in(self, languages: Collection[str]) -> NDArray[np.bool_]:
+        """(chunks,)"""
+        known = [number for number, name in enumerate(self.info.languages) if name in languages]
+        files = np.isin(self.files["language"], known)
+        edges = self.file_chunks.astype(np.int64)
+        return files.repeat(edges[1:] - edges[:-1])
 
     def chunks_in(self, folder: bytes) -> range:
         files = self.files_in(folder)

@@ -7,7 +7,7 @@ this module works on such rows and NumPy arrays, always ascending; records are m
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -84,9 +84,9 @@ class Corpus:
                 live[part.first_file : part.first_file + part.segment.info.files] = part.segment.live_files
         return live
 
-    def allowed(self, path_filter: bytes) -> npt.NDArray[np.bool_] | None:
-        """(chunks,) False for deleted chunks and those outside the folder; None when all are allowed."""
-        if not path_filter and all(part.segment.live_chunks is None for part in self.parts):
+    def allowed(self, path_filter: bytes, languages: Collection[str] = ()) -> npt.NDArray[np.bool_] | None:
+        """(chunks,) False for deleted chunks and those outside the folder or the languages; None: all are allowed."""
+        if not path_filter and not languages and all(part.segment.live_chunks is None for part in self.parts):
             return None
         allowed = np.zeros(self.chunk_count, bool)
         for part in self.parts:
@@ -94,6 +94,9 @@ class Corpus:
             window = slice(part.first_chunk + inside.start, part.first_chunk + inside.stop)
             live = part.segment.live_chunks
             allowed[window] = True if live is None else live[inside.start : inside.stop]
+            if languages:
+                written = part.segment.chunks_written_in(languages)
+                allowed[window] &= written[inside.start : inside.stop]
         return allowed
 
     def part_of_chunk(self, row: int) -> Part:

@@ -34,9 +34,10 @@ from search.errors import EmptyQuestion
 from search.grep import Pattern, grep, read_pattern
 from search.placing import place_frames
 from search.planning import Turn, basic_plan, needs_model, plan
+from search.questions import clean
 from search.ranking import Ranked, rank
-from search.readable import Library, open_chosen, readable
-from search.repo_selection import choose
+from search.readable import Library, holds, open_chosen, readable
+from search.repo_selection import Choices, choose
 from search.results import (
     Dropped,
     Hit,
@@ -60,6 +61,8 @@ logger = logging.getLogger(__name__)
 ORIGINAL_WEIGHT = 0.5
 HYPOTHETICAL_WEIGHT = 0.7
 MAX_QUESTION_CHARS = 20_000
+MAX_SAID_CHARS = 200  # of what a person typed
+NARROWED_OVERCHOICE = 8  # times as many repositories are looked at: the catalogue knows no folders and languages
 
 EVERYWHERE = Scope()
 AS_ALWAYS = SearchOptions()
@@ -189,7 +192,7 @@ def _search_lines(pattern: Pattern, principal: Principal, scope: Scope, limit: i
     asked = QueryPlan(english_query=pattern.text, question_class="symbol")
     begun = clock.begin("repositories")
     query = Query("english", 1.0, wording(pattern.text))
-    chosen = choose(library, [query], scope=scope, limit=settings.SEARCH_REPOSITORIES)
+    chosen = _choose(library, [query], scope, settings.SEARCH_REPOSITORIES, notices)
     sources = open_chosen(chosen.repositories, notices)
     clock.end("repositories", begun)
     begun = clock.begin("retrieve")
@@ -246,7 +249,7 @@ def _rank_with(
     clock.end("embed", begun)
     begun = clock.begin("repositories")
     most = options.repositories or settings.SEARCH_REPOSITORIES
-    chosen = choose(library, queries, scope=scope, limit=most, model=model)
+    chosen = _choose(library, queries, scope, most, notices, model)
     sources = open_chosen(chosen.repositories, notices, comparable=options.vectors)
     sources = [_comparable(source, model, notices) for source in sources]
     corpus = Corpus(sources)
@@ -254,13 +257,14 @@ def _rank_with(
     known = {} if chosen.names else chosen.stem_scores
     clock.end("repositories", begun)
     begun = clock.begin("retrieve")
+    folder = _folder(scope.path_filter)
     try:
-        pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter), stem_scores=known)
+        pool = retrieve(corpus, queries, path_filter=folder, languages=scope.languages, stem_scores=known)
     except VectorsUnavailable as error:
         logger.warning("searching by words only: %s", error)
         notices.append(f"Searched by words only: {error}")
         queries = [replace(query, vector=None) for query in queries]
-        pool = retrieve(corpus, queries, path_filter=_folder(scope.path_filter), stem_scores=known)
+        pool = retrieve(corpus, queries, path_filter=folder, languages=scope.languages, stem_scores=known)
     clock.end("retrieve", begun)
     begun = clock.begin("rank")
     wanted = max(limit, settings.RERANK_CANDIDATES)
@@ -269,6 +273,31 @@ def _rank_with(
     hits = tuple(islice(_hits(corpus, pool, ranked, scope), wanted))
     clock.end("rank", begun)
     return _RankedHits(hits, chosen.choices, tuple(sources))
+
+
+def _choose(
+    library: Library,
+    queries: Sequence[Query],
+    scope: Scope,
+    most: int,
+    notices: list[str],
+    model: ModelInfo | None = None,
+) -> Choices:
+    """With a folder or languages asked for, only repositories that have them; where none has, that is said."""
+    folder = _folder(scope.path_filter)
+    if not folder and not scope.languages:
+        return choose(library, queries, scope=scope, limit=most, model=model)
+    wide = choose(library, queries, scope=scope, limit=most * NARROWED_OVERCHOICE, model=model)
+    kept = [number for number, one in enumerate(wide.repositories) if holds(one, folder, scope.languages)]
+    kept = kept if scope.repository_ids else kept[:most]
+    if wide.repositories and not kept:
+        asked = [f"path!:{scope.path_filter}"] * bool(folder) + [f"lang:{name}" for name in scope.languages]
+        notices.append(f"No indexed file fits {clean(' '.join(asked))[:MAX_SAID_CHARS]}, so nothing was searched.")
+    return replace(
+        wide,
+        choices=tuple(wide.choices[number] for number in kept),
+        repositories=tuple(wide.repositories[number] for number in kept),
+    )
 
 
 def make_queries(

@@ -6,7 +6,7 @@ Rows are light, because there may be thousands; an index is opened only when its
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -96,6 +96,18 @@ def _searchable(principal: Principal, pinned: tuple[int, ...]) -> tuple[str, tup
     rows = visible.filter(pk__in=pinned) if pinned else visible
     sql, parameters = rows.values_list("name", "pk", "golden").query.sql_with_params()
     return sql, tuple(parameters)
+
+
+def holds(one: Readable, folder: bytes, languages: Collection[str]) -> bool:
+    """Whether it has that folder and one of the languages, or no index that can be opened: `open_chosen` says that."""
+    try:
+        segments = opened(one.index_path).segments
+    except IndexFormatError:
+        return True
+    return any(
+        (not folder or segment.files_in(folder)) and (not languages or set(languages) & set(segment.info.languages))
+        for segment in segments
+    )
 
 
 def open_chosen(chosen: Sequence[Readable], notices: list[str], *, comparable: bool = True) -> list[Source]:

@@ -7,7 +7,7 @@ scores it, so that fusion compares like with like and the trace can show why som
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -35,6 +35,8 @@ FILE_DEPTH = 20
 # Sign bits put 99.7 % of the float top 10 among the first ten times as many rows.
 BINARY_OVERFETCH = 4
 MOST_DEFINITIONS = 50
+# The rows of a language are no range: more of the nearest are looked at, so that some of them are among these.
+LANGUAGE_OVERFETCH = 5
 # Old versions of a file are near to what its new version is near to: they must not use up the places.
 MOST_DEAD_ROWS = 5_000
 
@@ -80,13 +82,18 @@ class Pool:
 
 
 def retrieve(
-    corpus: Corpus, queries: Sequence[Query], *, path_filter: bytes = b"", stem_scores: StemScores | None = None
+    corpus: Corpus,
+    queries: Sequence[Query],
+    *,
+    path_filter: bytes = b"",
+    languages: Collection[str] = (),
+    stem_scores: StemScores | None = None,
 ) -> Pool:
     """The pool of all queries. Empty when nothing matches. Raises VectorsUnavailable.
 
     `stem_scores`: those that are known already, of these very queries.
     """
-    allowed = corpus.allowed(path_filter)
+    allowed = corpus.allowed(path_filter, languages)
     dense = {
         (query.name, f"terms.{name}"): _masked(_term_scores(corpus, query, name, stem_scores or {}), allowed)
         for query in queries
@@ -102,7 +109,7 @@ def retrieve(
     vector_queries = [query for query in queries if query.vector is not None]
     for query in vector_queries:
         for name in _vector_lists(query):
-            chunks.append(_nearest_owners(corpus, query, name, path_filter))
+            chunks.append(_nearest_owners(corpus, query, name, path_filter, allowed if languages else None))
     files = [top(scores, FILE_DEPTH) for scores in dense_files.values()]
     files += [_nearest_owners(corpus, query, "files", path_filter) for query in vector_queries if not query.code_only]
     chunks.append(_defining(corpus, queries, allowed))
@@ -164,8 +171,10 @@ def _first_owner(name: str) -> Callable[[Part], int]:
     return (lambda part: part.first_file) if name == "files" else (lambda part: part.first_chunk)
 
 
-def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes) -> Rows:
-    """Chunk rows (or file rows for "files") of the nearest vectors, without deleted ones."""
+def _nearest_owners(
+    corpus: Corpus, query: Query, name: str, path_filter: bytes, only: npt.NDArray[np.bool_] | None = None
+) -> Rows:
+    """Chunk rows (or file rows for "files") of the nearest vectors, without deleted ones, and of some rows `only`."""
     assert query.vector is not None
     bits = sign_bits(query.vector.reshape(1, -1))[0]
     wanted = FILE_DEPTH if name == "files" else settings.SEARCH_CANDIDATES_PER_QUERY
@@ -178,7 +187,8 @@ def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes)
         ranges.append(RowRange(part.source.repository_id, matrix, vectors.bits, first, last))
     if not found:
         return np.empty(0, np.int64)
-    rows = np.sort(nearest_rows(bits, ranges, wanted * BINARY_OVERFETCH + min(_dead_rows(found), MOST_DEAD_ROWS)))
+    overfetch = BINARY_OVERFETCH * (1 if only is None else LANGUAGE_OVERFETCH)
+    rows = np.sort(nearest_rows(bits, ranges, wanted * overfetch + min(_dead_rows(found), MOST_DEAD_ROWS)))
     lengths = [part.last - part.first for part in ranges]
     edges = rows.searchsorted(np.cumsum([0, *lengths])).tolist()
     before = 0
@@ -190,6 +200,8 @@ def _nearest_owners(corpus: Corpus, query: Query, name: str, path_filter: bytes)
             owners.append(local + first_owner(part))
         before += length
     candidates = _union(owners)
+    if only is not None:
+        candidates = candidates[only[candidates]]
     best = (-_cosines(corpus, query, name, candidates)).argsort(kind="stable")[:wanted]
     return candidates[best]
 

@@ -130,6 +130,24 @@ def test_it_keeps_to_the_languages_asked_for(indexed: Indexed) -> None:
     assert set(paths("cancel order", scope=Scope(languages=("markdown",)))) == {"docs/guide.md"}
 
 
+@pytest.mark.parametrize("question", ["how is an order cancelled and refunded", "refund"])
+def test_files_of_other_languages_take_no_places(indexed: Indexed, settings: Settings, question: str) -> None:
+    settings.SEARCH_CANDIDATES_PER_QUERY = settings.RERANK_CANDIDATES = 3
+    settings.SEARCH_REPOSITORIES = 1
+    code = "def refund_{0}(order):\n    '''Refund order {0}: cancel it.'''\n    return refund(order, {0})\n"
+    many = {f"shop/refund{number}.py": code.format(number) for number in range(30)}
+    indexed("acme/shop", {**many, "notes.md": "# Notes\n\nWhat else is said here. A refund is seldom.\n"})
+    indexed("acme/cafe", {"a.go": "package a\n\nfunc Seldom() int {\n\treturn refund()\n}\n"})
+    assert paths(question, scope=Scope(languages=("markdown",)), limit=2) == ["notes.md"]
+    assert paths(question, scope=Scope(languages=("go",)), limit=2) == ["a.go"]
+    assert paths(question, scope=Scope(path_filter="a.go"), limit=2) == ["a.go"]
+    assert paths('"return"', scope=Scope(path_filter="a.go"), limit=2) == ["a.go"]
+    for scope in (Scope(languages=("cobol",)), Scope(path_filter="../shop\0"), Scope(path_filter="sho")):
+        result = search(question, principal=OPERATOR, scope=scope)
+        assert (result.hits, len(result.trace.notices)) == ((), 1)
+        assert result.trace.notices[0].startswith("No indexed file fits ")
+
+
 def test_it_shows_identical_copies_once(indexed: Indexed) -> None:
     indexed("acme/shop", {**SHOP, "backup/orders.py": SHOP["shop/orders.py"]})
     hits = [hit for hit in search("cancel_order", principal=OPERATOR).hits if hit.symbol == "cancel_order"]
