@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 
-import snowballstemmer
+import Stemmer
 
 # A longer run is a hash, a key or encoded data: nobody asks for it by typing it.
 MAX_WORD_CHARS = 64
@@ -91,5 +91,5 @@ def stem(token: str) -> str:
         return token
     stemmer = getattr(_stemmers, "english", None)
     if stemmer is None:
-        stemmer = _stemmers.english = snowballstemmer.stemmer("english")
+        stemmer = _stemmers.english = Stemmer.Stemmer("english")
     return str(stemmer.stemWord(token))

@@ -41,7 +41,7 @@ _CUTTING_MODULES = (
     "chunking/*.py collecting.py context.py decoding.py languages.py masking.py offsets.py parsing.py path_rules.py "
     "postings.py profiling.py segment_writing.py tags.py tokenizing.py walking.py"
 ).split()
-_CUTTING_PACKAGES = ("tree-sitter", "tree-sitter-language-pack", "snowballstemmer")
+_CUTTING_PACKAGES = ("tree-sitter", "tree-sitter-language-pack", "PyStemmer")
 _CUTTING_SETTINGS = (
     *("MAX_FILE_BYTES", "CHUNK_TARGET_CHARS", "CHUNK_MAX_CHARS", "LINE_CHUNK_LINES", "LINE_CHUNK_OVERLAP"),
     "EMBEDDED_PATH_CHARS",

@@ -80,7 +80,8 @@ def _imports(segment: Segment, own: Rows, numbers: dict[str, int]) -> Rows:
     """The number of the key of each import: once a live file, and not its own. Each name is read once."""
     starts = np.asarray(segment.array("imports.starts")).astype(np.int64)
     names, places = np.unique(segment.array("imports.rows"), return_inverse=True)
-    keys = [import_key(segment.strings[name]) for name in names.tolist()]
+    raws = segment.strings.raws(names.astype(np.int64))
+    keys = [import_key(raw.decode("utf-8", "surrogateescape")) for raw in raws]
     imported = _numbered(keys, numbers)[places]
     files = np.repeat(np.arange(len(own)), np.diff(starts))
     counted = imported != own[files]
@@ -94,10 +95,10 @@ def _imports(segment: Segment, own: Rows, numbers: dict[str, int]) -> Rows:
 
 def file_key(path: bytes) -> str:
     """`src/Foo/BarBaz.py` -> "barbaz"; `foo/__init__.py` -> "foo"."""
-    segments = path.decode("utf-8", "replace").split("/")
-    stem = _NOT_NAME.sub("", segments[-1].split(".", 1)[0].lower())
-    if stem in _FOLDER_FILES and len(segments) > 1:
-        return _NOT_NAME.sub("", segments[-2].lower())
+    folder, slash, name = path.decode("utf-8", "replace").rpartition("/")
+    stem = _letters(name.partition(".")[0].lower())
+    if stem in _FOLDER_FILES and slash:
+        return _letters(folder.rpartition("/")[2].lower())
     return stem
 
 
@@ -106,7 +107,11 @@ def import_key(name: str) -> str:
     parts = [part for part in _SEPARATORS.split(name.lower().strip("\"'<> ")) if part]
     if len(parts) > 1 and parts[-1] in _EXTENSIONS:
         parts.pop()
-    last = _NOT_NAME.sub("", parts[-1]) if parts else ""
+    last = _letters(parts[-1]) if parts else ""
     if last in _FOLDER_FILES and len(parts) > 1:
-        last = _NOT_NAME.sub("", parts[-2])
+        last = _letters(parts[-2])
     return last
+
+
+def _letters(word: str) -> str:
+    return word if word.isascii() and word.isalnum() else _NOT_NAME.sub("", word)

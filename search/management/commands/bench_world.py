@@ -38,7 +38,7 @@ from search.synthetic_index import (
 )
 
 QUESTIONS = 30
-ROUNDS = 3
+ROUNDS = 10
 TOP = 100
 BARE_FIELDS = {"bare_chunks": ("code", "descriptions"), "bare_files": ("code",)}
 MIRROR = "https://synthetic.invalid/world.git"
