@@ -79,7 +79,9 @@ async def search_code(
     repositories: Names = [],  # noqa: B006  # never changed
     path: Annotated[str, Field(description="Prefer this folder")] = "",
     path_filter: Annotated[str, Field(description="Leave out everything outside of this folder")] = "",
-    languages: Annotated[list[str], Field(max_length=20)] = [],  # noqa: B006  # never changed
+    languages: Annotated[
+        list[str], Field(max_length=20, description="Keep to these, by name or file ending: python, ts")
+    ] = [],  # noqa: B006  # never changed
     limit: Annotated[int, Field(ge=1, le=50)] = 8,
     max_tokens: Tokens = 2000,
 ) -> str:

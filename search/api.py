@@ -39,7 +39,7 @@ class ScopeIn(Schema, extra="forbid"):
     )
     path: str = Field("", max_length=1000, description="Prefer this folder")
     path_filter: str = Field("", max_length=1000, description="Leave out everything outside of this folder")
-    languages: list[str] = Field([], max_length=20)
+    languages: list[str] = Field([], max_length=20, description="Keep to these, by name or file ending: python, ts")
 
 
 class SearchIn(ScopeIn):
