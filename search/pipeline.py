@@ -61,6 +61,7 @@ logger = logging.getLogger(__name__)
 ORIGINAL_WEIGHT = 0.5
 HYPOTHETICAL_WEIGHT = 0.7
 MAX_QUESTION_CHARS = 20_000
+OWN_HITS = 5  # the best for the person's own words, which stay candidates whatever a model planned
 MAX_SAID_CHARS = 200  # of what a person typed
 NARROWED_OVERCHOICE = 8  # times as many repositories are looked at: the catalogue knows no folders and languages
 
@@ -159,7 +160,11 @@ def search(
         notices.clear()
         library = readable(principal, scope, options, notices)
         return_to_pool()
+        still_readable = {one.repository_id for one in library.repositories}
+        own = [hit for hit in ranked.hits[:OWN_HITS] if hit.repository_id in still_readable]
         ranked = _rank_with(final_plan, library, scope, limit, clock, notices, options)
+        if not first_plan.notice:
+            ranked = replace(ranked, hits=_with_own(own, ranked.hits, max(limit, settings.RERANK_CANDIDATES)))
         first_plan = final_plan
     if pasted is not None:
         ranked = replace(ranked, hits=_with_frames_first(pasted, ranked.sources, scope, ranked.hits))
@@ -215,6 +220,20 @@ def _search_lines(pattern: Pattern, principal: Principal, scope: Scope, limit: i
     )
 
 
+def _with_own(own: Sequence[Hit], hits: Sequence[Hit], most: int) -> tuple[Hit, ...]:
+    """A model may have planned something else than was asked: the best for the own words come last, if nowhere else."""
+    known = {_place(hit) for hit in hits}
+    lost = [hit for hit in own if _place(hit) not in known]
+    if not hits or not lost:
+        return tuple(hits or own)
+    kept = hits[: max(1, most - len(lost))]
+    return (*kept, *(replace(hit, score=kept[-1].score) for hit in lost))
+
+
+def _place(hit: Hit) -> tuple[int, bytes, int]:
+    return hit.repository_id, hit.path, hit.start_byte
+
+
 def _with_frames_first(
     pasted: StackTrace, sources: Sequence[Source], scope: Scope, hits: Sequence[Hit]
 ) -> tuple[Hit, ...]:
@@ -223,8 +242,8 @@ def _with_frames_first(
     best = max((hit.score for hit in hits), default=1.0)
     found = (hit for hit in place_frames(sources, pasted.frames) if _in_languages(hit, scope))
     placed = [replace(hit, score=best) for hit in found if _is_in(folder, hit.path)]
-    places = {(hit.repository_id, hit.path, hit.start_byte) for hit in placed}
-    others = [hit for hit in hits if (hit.repository_id, hit.path, hit.start_byte) not in places]
+    places = {_place(hit) for hit in placed}
+    others = [hit for hit in hits if _place(hit) not in places]
     return tuple(placed + others)
 
 

@@ -326,6 +326,17 @@ def test_it_finds_in_any_language_what_it_finds_in_english(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_it_loses_nothing_that_the_own_words_find_when_the_plan_is_wrong(indexed: Indexed, fake_llm: FakeLLM) -> None:
+    filler = {f"misc/zebra{i}.py": f"def zebra_stripes_{i}():\n    return 'zebra {i}'\n" for i in range(40)}
+    indexed("acme/shop", SHOP | filler)
+    fake_llm.replies = [{"english_query": "zebra stripes", "question_class": "behaviour"}, {"ranking": []}]
+    result = search("how is an order cancelled", principal=OPERATOR)
+    assert result.trace.plan.english_query == "zebra stripes"
+    assert "shop/orders.py" in [hit.display_path for hit in result.trace.candidates]
+    assert result.hits[0].display_path.startswith("misc/")
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("reply", "state"),
     [("great!", "failed"), ("", "failed"), ('{"ranking": [{"id', "failed"), ({"ranking": [{"id": 99}]}, "failed")],
