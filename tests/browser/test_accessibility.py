@@ -107,6 +107,7 @@ def test_it_has_no_serious_violation_on_any_page(lead: Person, indexed: str) -> 
         page.goto(url.replace("settings/", "change/") if url.startswith("/admin/") else url)
         problems += check(page, url)
     page.goto("/")
+    expect(page.locator("#q")).to_be_focused()  # which may be after the page has loaded; then keys would be typed
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
